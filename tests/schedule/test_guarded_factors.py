@@ -42,6 +42,8 @@ def everything(body):
     return te.compute((K,), lambda d: te.sum(body(i.var, j.var, d), axis=[i, j]), name="out")
 
 
+inverse = te.compute((N,), lambda i: 1.0 / z[i], name="inverse")
+
 PROGRAMS = {
     "a quotient": rows(lambda i, j, d: y[i, d] * zero_unless(z[i] > 0.0, x[i, j] / z[i])),
     "a root": rows(lambda i, j, d: y[i, d] * zero_unless(z[i] > 0.0, x[i, j] * te.sqrt(z[i]))),
@@ -60,6 +62,12 @@ PROGRAMS = {
     ),
     "no result depends on it": everything(
         lambda i, j, d: zero_unless(z[i] > 0.0, x[i, j] * te.sqrt(z[i])) * 1.0
+    ),
+    "a stage of its own": rows(
+        lambda i, j, d: y[i, d] * zero_unless(z[i] > 0.0, x[i, j] * inverse(i))
+    ),
+    "a condition of no loop": rows(
+        lambda i, j, d: y[i, d] * zero_unless(z[1] > 0.0, te.log(z[1]) * x[i, j])
     ),
     "summed apart": everything(
         lambda i, j, d: y[i, d] * zero_unless(z[i] > 0.0, x[i, j] / z[i])

@@ -121,7 +121,7 @@ def test_reasons_are_kept():
     assert found.rule == "rows"
     assert not found.plain
     assert [name for name, _ in found.declined] == [
-        *("prefix_reduction", "interleaving", "windows", "transposition"),
+        *("prefix_reduction", "split_rows", "interleaving", "windows", "transposition"),
         *("elementwise", "masked_reduction", "contraction"),
     ]
     assert all(declined.reason for _, declined in found.declined)

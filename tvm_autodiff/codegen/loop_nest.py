@@ -106,6 +106,11 @@ def loop(
         return sequence([])
     if literal == 1:
         return sequence([bind(var, start), body])
+    if const_value(start) is None:
+        # where TVM lets loops begin at zero, it leaves variables of outer loops in where they begin
+        turn = tirx.Var(str(var.name), dtype)
+        body = sequence([bind(var, add(start, turn)), body])
+        start, var = const(0, dtype), turn
     return tirx.For(var, start, size, kind, body)
 
 

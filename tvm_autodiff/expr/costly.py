@@ -1,8 +1,9 @@
-"""Which functions of numbers take many operations."""
+"""Which functions of numbers take many operations, and which may be infinite."""
 
 from __future__ import annotations
 
-from .nodes import Expr, is_const, is_float, op_name, operands
+from .nodes import BRANCHES, COMPARISONS, Expr, const_value, is_const, is_float, op_name, operands
+from .rewrite import postorder
 
 #: functions that take many operations
 EXPENSIVE = frozenset(
@@ -27,3 +28,21 @@ def is_slow(node: Expr) -> bool:
     """
     by_literal = op_name(node) == "div" and is_const(operands(node)[1])
     return op_name(node) in SLOW and is_float(node) and not by_literal
+
+
+#: nodes of floats that are finite for all finite values, up to overflow of the result
+_FINITE = frozenset(
+    (*COMPARISONS, *BRANCHES, "load", "const", "var", "add", "sub", "mul", "min", "max", "abs")
+    + ("cast", "let", "likely", "and", "or", "not", "floor", "ceil", "round", "trunc")
+    + ("nearbyint", "itself", "tanh", "sigmoid", "erf", "sin", "cos", "atan", "atan2", "asinh")
+)
+
+
+def may_be_infinite(expr: Expr) -> bool:
+    """Whether an expression of finite values may be infinite, or no number: ``1/x``, ``log(x)``."""
+    for node in postorder(expr):
+        if not is_float(node) or op_name(node) in _FINITE:
+            continue
+        if op_name(node) != "div" or not const_value(operands(node)[1]):
+            return True
+    return False

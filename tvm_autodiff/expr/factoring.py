@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .build import add, div, like, mul, neg
+from .build import add, conjuncts, div, like, mul, neg
 from .nodes import (
     BRANCHES,
     Expr,
@@ -271,3 +271,33 @@ class _Factoring:
 
 def _is_moderate(value: float) -> bool:
     return 1 / _LARGE <= abs(value) <= _LARGE
+
+
+def factors_of(source: Expr) -> tuple[list[Expr], list[Expr]]:
+    """The conditions of a product, and its factors.
+
+    ``if c and d then a*(b*x) else 0 → (c, d), (a, b, x)``
+    """
+    pairs = conditional_factors(source)
+    guards = {node_id(one): one for _, conditions in pairs for one in conditions}
+    return list(guards.values()), [factor for factor, _ in pairs]
+
+
+def conditional_factors(source: Expr) -> list[tuple[Expr, tuple[Expr, ...]]]:
+    """The factors of a product, each with the conditions under which it is written.
+
+    ``a*(if c and d then b else 0) → (a, ()), (b, (c, d))``
+    """
+    found: list[tuple[Expr, tuple[Expr, ...]]] = []
+    pending: list[tuple[Expr, tuple[Expr, ...]]] = [(source, ())]
+    while pending:
+        factor, conditions = pending.pop(0)
+        name = op_name(factor)
+        if name == "mul":
+            pending = [*((part, conditions) for part in operands(factor)), *pending]
+        elif name == "if_then_else" and is_const(operands(factor)[2], 0):
+            condition, then, _ = operands(factor)
+            pending.insert(0, (then, (*conditions, *conjuncts(condition))))
+        else:
+            found.append((factor, conditions))
+    return found

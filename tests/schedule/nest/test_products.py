@@ -72,6 +72,21 @@ OPERANDS: dict[str, tuple[Callable[[Any, Any], Any], list[tuple[list[str], str]]
         ],
         [],
     ),
+    "a condition of both": (
+        lambda i, k: z[k, i] * te.if_then_else(y[i] > 0.0, y[i] * y[k], 0.0),
+        [([], "z[k, i]"), (["y[i] > 0.0"], "y[i]"), ([], "y[k]")],
+        [],
+    ),
+    "a factor that may be infinite": (
+        lambda i, k: y[k] * te.if_then_else(y[i] > 0.0, z[k, i] / y[i], 0.0),
+        [([], "y[k]"), (["y[i] > 0.0"], "z[k, i]/y[i]")],
+        [],
+    ),
+    "one that knows too few loops": (
+        lambda i, k: te.if_then_else(z[k, i] > 0.0, z[k, i] * te.log(y[i]), 0.0),
+        [(["z[k, i] > 0.0"], "z[k, i]*log(y[i])")],
+        [],
+    ),
     "a quotient": (
         lambda i, k: y[i] * y[k] * INVERSE,
         [([], "y[i]"), ([], "y[k]")],
@@ -79,7 +94,7 @@ OPERANDS: dict[str, tuple[Callable[[Any, Any], Any], list[tuple[list[str], str]]
     ),
     "a quotient under a condition": (
         lambda i, k: te.if_then_else(size > 0, y[i] * y[k] * INVERSE * 2.0, 0.0),
-        [(["size > 0"], "y[i]*(1.0/float64(size))"), ([], "y[k]")],
+        [(["size > 0"], "y[i]*(1.0/float64(size))"), (["size > 0"], "y[k]")],
         ["2.0"],
     ),
 }

@@ -100,6 +100,8 @@ def body_of(op: Operation) -> Body | Declined:
     sources = merge_equal([expand_lets(source) for source in reduction.sources])
     if any(map(_may_divide_by_zero, postorder(sources))):
         return Declined("it divides integers by what may be zero")
+    if any(op_name(node) == "eq" and condition_of(node) is not None for node in postorder(sources)):
+        return Declined("it negates a condition of floats")
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     varies = _varies_along(sources, variables)
     found: dict[int, Operand] = {}

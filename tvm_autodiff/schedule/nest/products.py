@@ -11,17 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...expr.build import add, all_of, cast, compare, conjuncts, const, if_then_else, mul
+from ...expr.build import add, all_of, cast, compare, const, if_then_else, mul
+from ...expr.costly import may_be_infinite
+from ...expr.factoring import conditional_factors
 from ...expr.nodes import (
-    BRANCHES,
     COMPARISONS,
     Axis,
     Expr,
     Var,
-    const_value,
     dtype_of,
     is_const,
-    is_float,
     is_load,
     node_id,
     op_name,
@@ -101,9 +100,9 @@ class Product:
 def product_of(op: Operation) -> Product | None:
     """The operands of a sum of products, with guards assigned to them, or None.
 
-    A factor that may be infinite has all conditions under which it is written, since zero times
-    infinity is no zero: ``b[i]*(if z[i] > 0 then a[i]/z[i] else 0)``. Elements of tensors are taken
-    to be finite. A factor that knows too few loops for a condition joins one that has it.
+    A factor has all conditions under which it is written and whose loops it knows, since zero times
+    infinity is no zero: ``b[i]*(if z[i] > 0 then a[i]/z[i] else 0)``. One that knows too few joins
+    one that has the condition, unless it is finite for finite elements of tensors.
     """
     reduction = reduction_of(op)
     if reduction is None or not is_sum(reduction):
@@ -123,7 +122,7 @@ def product_of(op: Operation) -> Product | None:
                 return None
             operand = Operand(factor, atoms)
             found.append(operand)
-        if conditions and may_be_infinite(factor):
+        if conditions:
             inside.append((factor, operand, conditions))
     guards = {node_id(one): one for _, conditions in pairs for one in conditions}
     plain = {key: _one_sided(guard, variables) for key, guard in guards.items()}
@@ -134,6 +133,8 @@ def product_of(op: Operation) -> Product | None:
                 return None
             if operand is not None and _knows(operand, atoms):
                 operand.guards.append(guard)
+                continue
+            if not may_be_infinite(factor):
                 continue
             wider = [one for one in found if one is not operand and _knows(one, atoms)]
             wider = [one for one in wider if operand is None or _knows(one, operand.atoms)]
@@ -153,54 +154,6 @@ def product_of(op: Operation) -> Product | None:
         if not _hand_out(guard, found, variables):
             return None
     return Product(tuple(op.axis), reduction, found, scale)
-
-
-def factors_of(source: Expr) -> tuple[list[Expr], list[Expr]]:
-    """The conditions of a product, and its factors.
-
-    ``if c and d then a*(b*x) else 0 → (c, d), (a, b, x)``
-    """
-    pairs = conditional_factors(source)
-    guards = {node_id(one): one for _, conditions in pairs for one in conditions}
-    return list(guards.values()), [factor for factor, _ in pairs]
-
-
-def conditional_factors(source: Expr) -> list[tuple[Expr, tuple[Expr, ...]]]:
-    """The factors of a product, each with the conditions under which it is written.
-
-    ``a*(if c and d then b else 0) → (a, ()), (b, (c, d))``
-    """
-    found: list[tuple[Expr, tuple[Expr, ...]]] = []
-    pending: list[tuple[Expr, tuple[Expr, ...]]] = [(source, ())]
-    while pending:
-        factor, conditions = pending.pop(0)
-        name = op_name(factor)
-        if name == "mul":
-            pending = [*((part, conditions) for part in operands(factor)), *pending]
-        elif name == "if_then_else" and is_const(operands(factor)[2], 0):
-            condition, then, _ = operands(factor)
-            pending.insert(0, (then, (*conditions, *conjuncts(condition))))
-        else:
-            found.append((factor, conditions))
-    return found
-
-
-#: nodes of floats that are finite for all finite values, up to overflow of the result
-_FINITE = frozenset(
-    (*COMPARISONS, *BRANCHES, "load", "const", "var", "add", "sub", "mul", "min", "max", "abs")
-    + ("cast", "let", "likely", "and", "or", "not", "floor", "ceil", "round", "trunc")
-    + ("nearbyint", "itself", "tanh", "sigmoid", "erf", "sin", "cos", "atan", "atan2", "asinh")
-)
-
-
-def may_be_infinite(expr: Expr) -> bool:
-    """Whether an expression of finite values may be infinite, or no number: ``1/x``, ``log(x)``."""
-    for node in postorder(expr):
-        if not is_float(node) or op_name(node) in _FINITE:
-            continue
-        if op_name(node) != "div" or not const_value(operands(node)[1]):
-            return True
-    return False
 
 
 def is_sum(reduction: Reduction) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ....expr.build import div, if_then_else, like, mul, neg
+from ....expr.costly import may_be_infinite
+from ....expr.factoring import factors_of
 from ....expr.nodes import Axis, Expr, const_value, is_const, is_float, node_id, op_name, operands
 from ....expr.rewrite import contains_load, depends_on, expand_lets, variables_of
 from ....graph.stage import (
@@ -21,10 +23,8 @@ from ...nest.products import (
     Operand,
     Product,
     atoms_of,
-    factors_of,
     guarded,
     is_sum,
-    may_be_infinite,
     product_of,
 )
 from .order import Variables

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....expr.costly import is_expensive, is_slow
+from ....expr.costly import is_expensive, is_slow, may_be_infinite
 from ....expr.factoring import apart, factored
 from ....expr.nodes import Expr, Tensor, const_value, dtype_of, load, node_id
 from ....expr.rewrite import contains, depends_on, loaded_tensors
@@ -24,7 +24,7 @@ from ....graph.stage import (
     reduction_stage,
     renewed_reduction,
 )
-from ...nest.products import guarded, is_sum, may_be_infinite
+from ...nest.products import guarded, is_sum
 
 #: in which a product of literals and factors keeps its range; float16 holds numbers up to 65504
 _DTYPES = ("float32", "float64")

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ....expr.build import all_of, div, if_then_else, mul, zero_like
+from ....expr.factoring import factors_of
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -42,7 +43,7 @@ from ....graph.structural import EqualStages
 from ...nest.axis_bounds import counted
 from ...nest.in_range import is_safe, loops_of
 from ...nest.prefix_reductions import is_number, prefix_reduction_of
-from ...nest.products import factors_of, is_sum
+from ...nest.products import is_sum
 from ..prefix_lookups import looked_up
 from ..prefixes import in_order
 
@@ -140,6 +141,9 @@ def _prefix(
     kept.sort(key=lambda axis: any(depends_on(part, [axis.var]) for part in conditions))
     if not all(is_number(axis_range(axis)[0], 0) for axis in kept):
         return None
+    loops = [axis.var for axis in (*op.axis, *reduction.axes)]
+    if any(depends_on(bound, loops) for axis in kept for bound in bounds_of(axis)):
+        return None  # the prefixes have no shape
     axes = [data_axis(str(axis.var.name), nonnegative(axis_range(axis)[1])) for axis in kept]
     rename = {old.var: new.var for old, new in zip(kept, axes, strict=True)}
     [value, *more] = factors
