@@ -16,9 +16,9 @@ import numpy as np
 
 from ..expr.build import compare, const, if_then_else
 from ..expr.fold import fold
-from ..expr.nodes import Axis, Expr, Tensor, dtype_of
+from ..expr.nodes import Axis, Expr, Tensor, const_value, dtype_of
 from ..expr.rewrite import substituter
-from ..expr.simplify import collect_indices
+from ..expr.simplify import collect_indices, simplify
 from ..graph.bounded_stage import bounded_stage
 from ..graph.stage import Extent, axis_range, data_axis, rename_bounds, renew_axis, sum_over
 from .contributions import Contribution
@@ -129,7 +129,7 @@ def _text(pair: tuple[Extent, Extent]) -> str:
 def _values(slots: Sequence[Contribution], name: str) -> Tensor:
     """The tensor of the values of some contributions over equal boxes."""
     summed = slots[0].summed()
-    extents = [axis_range(axis)[1] for axis in _kept(slots[0])]
+    extents = [_number(axis_range(axis)[1]) for axis in _kept(slots[0])]
     axes = [data_axis(f"i{n}", extent) for n, extent in enumerate(extents)]
     bodies: list[Expr] = []
     for slot in slots:
@@ -148,6 +148,12 @@ def _values(slots: Sequence[Contribution], name: str) -> Tensor:
         here = compare("eq", slot_axis.var, const(number, dtype_of(slot_axis.var)))
         body = if_then_else(here, bodies[number], body)
     return bounded_stage(name, [*axes, slot_axis], [body])[0]
+
+
+def _number(extent: Extent) -> Extent:
+    """``min(0 + 3, 1) - 0 → 1``"""
+    value = extent if isinstance(extent, int) else const_value(simplify(extent))
+    return extent if value is None else int(value)
 
 
 def _shifted(new: Axis, old: Axis) -> Expr:

@@ -187,3 +187,22 @@ def test_forward_mode_by_an_input_that_the_output_does_not_read() -> None:
     y = te.compute((3,), lambda i: x[i] * 2.0, name="y")
     [found] = evaluate_graph([ad.jacobian(y, c, mode="forward")], {x: np.ones(3)})
     np.testing.assert_array_equal(found, np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("reduce", [te.sum, te.max])
+def test_reductions_whose_bounds_are_data(reduce) -> None:
+    length = te.placeholder((3,), "int32", "length")
+    x = te.placeholder((4,), F64, "x")
+
+    def body(i):
+        k = te.reduce_axis((0, length[i]), "k")
+        return reduce(x[k] * x[k], axis=k)
+
+    y = te.compute((3,), body, name="y")
+    given = {length: np.array([1, 2, 3], "int32"), x: np.array([1.0, 2.0, 3.0, 4.0])}
+    modes = ("auto", "reverse", "forward")
+    found = evaluate_graph([ad.jacobian(y, x, mode=mode) for mode in modes], given)
+    counts = (lambda k, n: k < n) if reduce is te.sum else (lambda k, n: k == n - 1)
+    rows = [[2 * (k + 1) * counts(k, n) for k in range(4)] for n in (1, 2, 3)]
+    for one in found:
+        np.testing.assert_array_equal(one, rows)

@@ -451,3 +451,28 @@ def test_a_large_sparse_one_is_no_trouble() -> None:
     matrix = ad.jacobian(COPY, HUGE, format="csr")
     assert matrix.nnz == 2**15
     assert ad.estimate_cost([matrix.values]).iterations == 2**15
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_windows_of_one_row_have_an_extent(rows: int, columns: int) -> None:
+    """The bounds of a window follow an axis of one element, whose index is a number."""
+    x = te.placeholder((5, columns), F64, "x")
+    moments = te.comm_reducer(
+        lambda a, b: (a[0] + b[0], a[1] + b[1]),
+        lambda s, t: (tirx.const(0, s), tirx.const(0, t)),
+    )
+
+    def body(i, j):
+        k = te.reduce_axis((te.max(te.min(i - 2, columns), 0), te.min(i + 3, columns)), "k")
+        return moments((x[j, k], x[j, k] * x[j, k]), axis=k)
+
+    first, second = te.compute((rows, 5), body, name="o")
+    i, j = te.reduce_axis((0, rows), "i"), te.reduce_axis((0, 5), "j")
+    loss = te.compute(
+        (), lambda: te.sum(second[i, j] - first[i, j] * first[i, j], axis=[i, j]), name="loss"
+    )
+    given_values = [(x, np.random.default_rng(0).standard_normal((5, columns)))]
+    found = assembled(ad.hessian(loss, x, format="csr"), given_values)
+    [wanted] = evaluate_graph([ad.hessian(loss, x)], given_values)
+    np.testing.assert_allclose(found, wanted.reshape(found.shape))
