@@ -28,8 +28,9 @@ from ...graph.stage import (
 )
 from ..cost import MIN_LANES
 from ..kernel import Kernel
-from ..nest.access import Interval, affine_forms
+from ..nest.access import affine_forms
 from ..nest.decided import decided
+from ..nest.in_range import loops_of
 from ..nest.literals import FLOOR_DIVISIONS
 from .quotient_axes import SplitKernel
 
@@ -53,7 +54,8 @@ def split_into_rows(kernel: Kernel) -> SplitKernel | None:
         values = [substituter(table)(expand_lets(body)) for body in bodies(op)]
     if not contains(values, lambda node: op_name(node) in FLOOR_DIVISIONS):
         return None
-    values = decided(values, [axis.var for axis in (*axes, *reduced)], _ranges([*axes, *reduced]))
+    loops = loops_of([*axes, *reduced])
+    values = decided(values, loops.variables, loops.ranges)
     groups = [[axis] for axis in axes]
     found = _step(values, groups, reduced)
     if found is None:
@@ -89,9 +91,8 @@ def _step(
         split = {id(axis): [outer, inner]}
         moved = [[new for old in group for new in split.get(id(old), [old])] for group in groups]
         every = [*(one for group in moved for one in group), *reduced]
-        rename = substituter({axis.var: place})
-        variables, ranges = [one.var for one in every], _ranges(every)
-        return decided(list(map(rename, values)), variables, ranges), moved
+        rename, loops = substituter({axis.var: place}), loops_of(every)
+        return decided(list(map(rename, values)), loops.variables, loops.ranges), moved
     return None
 
 
@@ -120,12 +121,3 @@ def _row(values: Sequence[Expr], axis: Axis, axes: Sequence[Axis]) -> int | None
     chosen = max(rows)
     fits = all(chosen % size == 0 or size % chosen == 0 for size in periods)
     return chosen if fits else None
-
-
-def _ranges(axes: Sequence[Axis]) -> dict[int, Interval]:
-    found: dict[int, Interval] = {}
-    for axis in axes:
-        low, extent = axis_range(axis)
-        if isinstance(low, int) and isinstance(extent, int):
-            found[node_id(axis.var)] = (low, low + extent - 1)
-    return found

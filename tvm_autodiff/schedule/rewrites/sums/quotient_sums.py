@@ -35,8 +35,9 @@ from ....graph.stage import (
     reduction_stage,
     rename_bounds,
 )
-from ...nest.access import Interval, affine_forms
+from ...nest.access import affine_forms
 from ...nest.decided import decided
+from ...nest.in_range import loops_of
 from ...nest.literals import FLOOR_DIVISIONS
 
 
@@ -75,13 +76,8 @@ def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
     after = [rename_bounds(other, rename) for other in found.axes[number + 1 :]]
     axes = (*found.axes[:number], outer, inner, *after)
     every = [*op.axis, *axes]
-    variables = [one.var for one in every]
-    ranges: dict[int, Interval] = {}
-    for one in every:
-        begin, count = axis_range(one)
-        if isinstance(begin, int) and isinstance(count, int):
-            ranges[node_id(one.var)] = (begin, begin + count - 1)
-    moved = tuple(decided(list(map(rename, sources)), variables, ranges))
+    loops = loops_of(every)
+    moved = tuple(decided(list(map(rename, sources)), loops.variables, loops.ranges))
     if any(_periods(moved, var, every) for var in (outer.var, inner.var)):
         return None
     return replace(found, sources=moved, axes=axes, condition=rename(found.condition))
