@@ -127,6 +127,7 @@ def decided_by(
 
 
 def difference_of(node: Expr, forms: AffineForms) -> Affine | None:
+    """The form of ``a - b`` for a comparison, or a clamp, of a and b; None if one has no form."""
     left, right = map(forms.of, operands_of(node))
     return None if left is None or right is None else combine(left, right, -1, forms.order)
 
