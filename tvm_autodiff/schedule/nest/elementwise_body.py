@@ -43,7 +43,7 @@ _FREE = frozenset(("const", "var"))
 _ELEMENTWISE = frozenset(
     (*COMPARISONS, *BITWISE_CLASSES, *BRANCHES, *INTEGER_DIVISIONS, *_SLOW, *_FREE)
     + ("add", "sub", "mul", "min", "max", "abs", "cast", "and", "or", "not", "bitwise_not")
-    + ("floor", "ceil", "round", "trunc", "nearbyint", "itself")
+    + ("floor", "ceil", "round", "trunc", "nearbyint")
 )
 
 Steps = tuple[tuple[frozenset[int], float], ...]

@@ -16,7 +16,7 @@ from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.schedule.rewrites.conditions.opaque_divisors import with_opaque_divisors
 
 i, n = te.var("i"), te.var("n")
-X = te.placeholder((8,), "float32", "X")
+X, T = te.placeholder((8,), "float32", "X"), te.var("t", "float32")
 
 
 def f32(value: Any) -> Any:
@@ -30,6 +30,7 @@ BODIES: dict[str, tuple[Any, str]] = {
     "a size": (X[i] / f32(n), "X[i]/float32(n)"),
     "one less": (X[i] / f32(n - 1), "X[i]/itself(float32(n - 1))"),
     "an element": (X[i] / X[0], "X[i]/X[0]"),
+    "a let": (tirx.Let(T, X[i] + 1.0, X[i] / T), "let t = X[i] + 1.0 in X[i]/t"),
     "a literal": (X[i] / 2.0, "X[i]/2.0"),
     "floats": (X[i] / (f32(i) - 1.0), "X[i]/itself(float32(i) - 1.0)"),
     "a remainder": (X(3 % i), "X[3%itself(i)]"),

@@ -20,7 +20,7 @@ from ....expr.nodes import (
     operands,
     with_operands,
 )
-from ....expr.rewrite import contains_load, rewrite
+from ....expr.rewrite import contains_load, rewrite, variables_of
 
 _DIVISIONS = frozenset((*INTEGER_DIVISIONS, "div"))
 
@@ -43,6 +43,8 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
         divided, divisor = operands(node)
         if const_value(divisor) or contains_load(divisor):
             return None
+        if not all(map(is_integer, variables_of(divisor))):
+            return None  # what a let computes from elements
         number = divisor
         while op_name(number) == "cast":
             [number] = operands(number)
