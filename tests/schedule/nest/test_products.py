@@ -87,6 +87,13 @@ OPERANDS: dict[str, tuple[Callable[[Any, Any], Any], list[tuple[list[str], str]]
         [(["z[k, i] > 0.0"], "z[k, i]*log(y[i])")],
         [],
     ),
+    "one that joins two in turn": (
+        lambda i, k: y[k]
+        * z[k, i]
+        * te.if_then_else(te.all(y[k] > 0.0, z[k, i] > 0.0), INVERSE, 0.0),
+        [(["y[k] > 0.0", "z[k, i] > 0.0"], "z[k, i]*(y[k]*(1.0/float64(size)))")],
+        [],
+    ),
     "a quotient": (
         lambda i, k: y[i] * y[k] * INVERSE,
         [([], "y[i]"), ([], "y[k]")],

@@ -126,7 +126,10 @@ def product_of(op: Operation) -> Product | None:
             inside.append((factor, operand, conditions))
     guards = {node_id(one): one for _, conditions in pairs for one in conditions}
     plain = {key: _one_sided(guard, variables) for key, guard in guards.items()}
+    joined: dict[int, Operand] = {}  # what an operand has become a part of
     for factor, operand, conditions in inside:
+        while operand is not None and id(operand) in joined:
+            operand = joined[id(operand)]
         for guard in (plain[node_id(one)] for one in conditions):
             atoms = atoms_of([guard], variables)
             if atoms is None:
@@ -142,9 +145,11 @@ def product_of(op: Operation) -> Product | None:
                 return None
             # ``(if n > 0 then a[k]*(1/n) else 0)``
             [first, *_] = wider
-            first.expr = mul(first.expr, factor)
-            first.guards += [] if operand is None else operand.guards
-            found = [one for one in found if one is not operand]
+            first.expr = mul(first.expr, factor if operand is None else operand.expr)
+            if operand is not None:
+                first.guards += operand.guards
+                joined[id(operand)] = first
+                found = [one for one in found if one is not operand]
             scale = [one for one in scale if one is not factor]
             operand = first
             operand.guards.append(guard)
