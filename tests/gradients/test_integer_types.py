@@ -223,3 +223,30 @@ def test_a_product_over_rows_that_wrap_round() -> None:
     rows, weights = rng.random((256, 5)), rng.random((5, 6))
     got = ad.build([x, w], y, cache=False)(rows, weights)
     np.testing.assert_allclose(got, rows[np.arange(600) % 256] @ weights)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_guarded_rows_under_a_function(dtype: str) -> None:
+    """The guard stands in the gradient twice, nested, and TVM subtracts its numbers."""
+    table, places, other = (
+        te.placeholder((2,), "float64", name="table"),
+        te.placeholder((3,), dtype, name="places"),
+        te.placeholder((3,), "uint8", name="other"),
+    )
+    head = te.placeholder((3,), "float64", name="head")
+
+    def row(n: Any) -> Any:
+        inside = te.all(places[n] >= const(0, dtype), places[n] < const(2, dtype))
+        return te.if_then_else(inside, table[places[n]], 0.0)
+
+    y = te.compute((3,), lambda n: te.tanh(row(n)) * table[other[n]], name="y")
+    [gradient] = ad.differentiate(y, [table], head)
+    rows, at, beside = np.array([0.3, -0.7]), np.array([1, 5, 0], dtype), np.array([0, 1, 1])
+    read = np.where(at < 2, rows[np.minimum(at, 1)], 0.0)
+    inner = np.where(at < 2, rows[beside] * (1.0 - np.tanh(read) ** 2), 0.0)
+    wanted = scattered(2, np.minimum(at, 1).astype("int64"), inner)
+    wanted += scattered(2, beside, np.tanh(read))
+    got = ad.build([table, places, other, head], gradient, cache=False)(
+        rows, at, beside.astype("uint8"), np.ones(3)
+    )
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)

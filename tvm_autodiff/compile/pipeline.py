@@ -143,6 +143,8 @@ def build(
         - A factor or a divisor of a whole sum that is expensive to compute, or that stands beside
           expensive functions, is applied to the sum. The sum of terms near the largest number may
           then be infinite. If true, it is applied to each term.
+        - A sum over an axis that its source does not read is a product with the number of elements.
+          If true, each element is added.
         - Products whose sums have bounds that vary along the output are taken over boxes, with
           zeros outside of the bounds. A zero times an infinity or NaN there is NaN. If true, the
           loops end at the bounds.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from tvm import tirx
 from tvm.ir import prim
 
-from .dtypes import common_index
+from .dtypes import common_index, integer_range
 from .nodes import (
     Expr,
     Var,
@@ -124,10 +124,19 @@ def call(name: str, *args: Expr) -> Expr:
 
 
 def cast(dtype: str, expr: Expr) -> Expr:
-    """`expr` converted to `dtype`, or `expr` itself if it already has that dtype."""
+    """`expr` converted to `dtype`, or `expr` itself if it already has that dtype.
+
+    An integer literal wraps round as the number would at run time.
+    """
     if dtype_of(expr) == dtype:
         return expr
     value = const_value(expr)
+    if value is not None and dtype.startswith(("int", "uint")):
+        low, high = integer_range(dtype)
+        if isinstance(value, int):
+            value = (value - low) % (high - low + 1) + low
+        elif not low <= value <= high:  # no value is defined
+            return prim.Cast(dtype, expr)
     return tirx.const(value, dtype) if value is not None else prim.Cast(dtype, expr)
 
 

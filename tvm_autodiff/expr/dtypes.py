@@ -39,15 +39,23 @@ def integer_range(dtype: str) -> tuple[int, int]:
 
 
 def keeps_values(source: str, target: str) -> bool:
-    """Whether a conversion between integer dtypes keeps every value.
+    """Whether both dtypes are integers or bool, and a conversion keeps every value.
 
     Examples
     --------
     >>> keeps_values("uint8", "int32"), keeps_values("uint32", "int32")
     (True, False)
+    >>> keeps_values("float16", "int32")
+    False
     """
+    if not (_is_integer(source) and _is_integer(target)):
+        return False
     (least, most), (low, high) = integer_range(source), integer_range(target)
     return low <= least and most <= high
+
+
+def _is_integer(dtype: str) -> bool:
+    return dtype == "bool" or dtype.removeprefix("u").startswith("int")
 
 
 def common_float(*dtypes: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...expr.build import cast, const
+from ...expr.dtypes import keeps_values
 from ...expr.nodes import (
     Expr,
     Var,
@@ -63,21 +64,10 @@ class Widened:
         if name == "var":
             return self.variable(node) if dtype in _BOTH else node
         if name == "cast" and dtype in _BOTH:
-            kept = _keeps_values(dtype_of(operands(node)[0]), dtype)
+            kept = keeps_values(dtype_of(operands(node)[0]), dtype)
             return cast(_WIDE, parts[0] if kept else with_operands(node, parts))
         changed = any(node_id(a) != node_id(b) for a, b in zip(operands(node), parts, strict=True))
         new = with_operands(node, parts) if changed else node
         if dtype not in _BOTH or dtype_of(new) == _WIDE:
             return new
         return cast(_WIDE, new)
-
-
-def _keeps_values(source: str, target: str) -> bool:
-    """Whether a cast between integers preserves every value."""
-    if source == "bool":
-        return True
-    unsigned = source.startswith("uint")
-    if not unsigned and not source.startswith("int"):
-        return False
-    bits, room = (int(dtype.lstrip("uint")) for dtype in (source, target))
-    return bits < room if unsigned else bits <= room

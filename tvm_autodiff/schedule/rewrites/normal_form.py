@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from ...errors import LoweringError
 from ...expr.build import cast, compare, like
-from ...expr.dtypes import keeps_values
+from ...expr.dtypes import common_index, keeps_values
 from ...expr.float_functions import MOST_EXPONENT, TWO_FLOATS, why_meaningless, widest_of
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
@@ -30,7 +30,9 @@ from ...expr.nodes import (
     call_node,
     const_value,
     dtype_of,
+    is_load,
     load,
+    load_tensor,
     node_id,
     op_name,
     operands,
@@ -76,6 +78,9 @@ from .conditions.opaque_divisors import with_opaque_divisors
 from .conditions.unordered_comparisons import with_unordered_comparisons
 from .selections import selected_in_order
 from .sums.accumulation import accumulated_wide, scattered_wide
+
+#: dtype → the one in which TVM compares such numbers
+_COMPARED_AS = {"bool": "int32", "uint32": "int64"}
 
 
 def normal_form(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -188,9 +193,14 @@ def _normal_loops(op: Operation, kind: Loop | KeptLoop | Rewind) -> Operation:
 def _normal_node(node: Expr) -> Expr | None:
     """``fmod(a, b) → truncmod(a, b)``, which is equal and supported by every back end, for
     operands of 16 bits in float32; ``stop_gradient(a) → a``, ``checkpoint(a) → a``; ``p == q →
-    int32(p) == int32(q)`` for conditions, which TVM compares as floats; and operands of a function
-    of several dtypes become the widest of them, since TVM passes them as they are.
+    int32(p) == int32(q)`` for conditions, which TVM compares as floats; ``u < 2, t[u] → int64(u) <
+    2, t[int64(u)]`` for an unsigned u, of which TVM subtracts in its own type; and operands of a
+    function of several dtypes become the widest of them, since TVM passes them as they are.
     """
+    if is_load(node):
+        indices = [cast(common_index(dtype_of(index)), index) for index in operands(node)]
+        same = all(map(same_node, indices, operands(node)))
+        return None if same else load(load_tensor(node), indices)
     meaningless = why_meaningless(node)
     if meaningless is not None:
         raise LoweringError(meaningless)
@@ -207,10 +217,18 @@ def _normal_node(node: Expr) -> Expr | None:
         kind = dtype_of(node)
         wide = "float64" if kind == "float64" else "float32"
         return cast(kind, binary("truncmod", *(cast(wide, part) for part in operands(node))))
-    if op_name(node) in COMPARISONS and dtype_of(operands(node)[0]) == "bool":
-        return compare(op_name(node), *(cast("int32", part) for part in operands(node)))
+    compared = dtype_of(operands(node)[0]) if op_name(node) in COMPARISONS else ""
+    if compared in _COMPARED_AS:
+        return compare(op_name(node), *(cast(_COMPARED_AS[compared], p) for p in operands(node)))
+    if compared == "uint64" and any(const_value(part) is not None for part in operands(node)):
+        return compare(op_name(node), *map(_hidden_literal, operands(node)))
     plain = unmarked(node)
     return normalize_node(node) if plain is None else plain
+
+
+def _hidden_literal(expr: Expr) -> Expr:
+    """``2 → reinterpret(2)``: a number that TVM does not subtract from others of its type."""
+    return expr if const_value(expr) is None else call_node("reinterpret", (expr,), dtype_of(expr))
 
 
 def _normal_ldexp(node: Expr) -> Expr:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...expr.nodes import Tensor
+from ...graph.unused_axes import without_unused_axes
 from .argmax_fusion import with_fused_argmax
 from .contractions.ordered import with_ordered_contractions
 from .distinct_values import with_distinct_values
@@ -31,6 +32,7 @@ from .sums.joined_sums import with_joined_sums
 from .sums.quotient_sums import with_split_quotients
 from .sums.scanned_sums import with_scanned_sums
 from .sums.unrolled import with_inlined_borders, with_written_classes
+from .sums.unused_axes import without_repeated_elements
 from .sums.window_sums import with_window_sums
 
 
@@ -58,7 +60,9 @@ BEFORE_KERNELS = (
     Rewrite(merged_loops),
     Rewrite(without_unread_results),
     Rewrite(without_loop_invariants),
+    Rewrite(without_unused_axes),
     Rewrite(normal_form),
+    Rewrite(without_repeated_elements, exact=False),
     Rewrite(with_split_quotients),
     Rewrite(with_reversed_axes, exact=False),
     Rewrite(with_distinct_values),

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import tvm_ffi
+
 from ....expr.integers.intervals import Interval, Intervals
 from ....expr.intrinsics import itself
 from ....expr.nodes import (
@@ -16,11 +18,12 @@ from ....expr.nodes import (
     Var,
     const_value,
     is_integer,
+    is_load,
     op_name,
     operands,
     with_operands,
 )
-from ....expr.rewrite import contains_load, rewrite, variables_of
+from ....expr.rewrite import contains, contains_load, rewrite, variables_of
 
 _DIVISIONS = frozenset((*INTEGER_DIVISIONS, "div"))
 
@@ -31,7 +34,7 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
     Parameters
     ----------
     root : Expr
-        Divisors that read tensors are known at the call only.
+        Divisors that read tensors are known at the call only, but TVM folds ``y - y`` to zero.
     variable : callable
         The interval of a variable.
     """
@@ -41,10 +44,11 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
         if op_name(node) not in _DIVISIONS:
             return None
         divided, divisor = operands(node)
-        if const_value(divisor) or contains_load(divisor):
+        if const_value(divisor) or is_load(divisor):
             return None
-        if not all(map(is_integer, variables_of(divisor))):
-            return None  # what a let computes from elements
+        read = contains_load(divisor) or not all(map(is_integer, variables_of(divisor)))
+        if read and not contains([divisor], _cancels):
+            return None  # also what a let computes from elements
         number = divisor
         while op_name(number) == "cast":
             [number] = operands(number)
@@ -57,3 +61,8 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
         return with_operands(node, (divided, itself(divisor)))
 
     return rewrite(root, visit)
+
+
+def _cancels(node: Expr) -> bool:
+    """Whether a node is ``y - y``."""
+    return op_name(node) == "sub" and tvm_ffi.structural_equal(*operands(node))

@@ -1,0 +1,73 @@
+"""Reductions over axes that their source does not read: a product with the number of elements.
+
+Means over a broadcast and their gradients are such sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+
+from ....expr.build import const, mul
+from ....expr.dtypes import bits_of
+from ....expr.nodes import Axis, Expr, Tensor, dtype_of, load, node_id
+from ....expr.rewrite import variables_of
+from ....graph.graph import each_stage
+from ....graph.stage import (
+    Operation,
+    Reduction,
+    axis_range,
+    axis_vars,
+    bounds_of,
+    is_compute,
+    reduction_of,
+    reduction_stage,
+    with_bodies,
+)
+from ....rules.reductions.reducers import classify
+
+#: products with a number of elements stay below it, in any type of 32 bits
+_MOST = 2**31
+
+
+def without_repeated_elements(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``Σ_{k, l<L} f(k)  →  L·Σ_k f(k),  max_{k, l<L} f(k)  →  max_k f(k)`` for literal extents."""
+    return each_stage(outputs, _once)
+
+
+def _once(op: Operation) -> list[Tensor] | None:
+    reduction = reduction_of(op) if is_compute(op) else None
+    if reduction is None or reduction.init:
+        return None
+    kinds = [classify(reduction.combiner, n) for n in range(len(reduction.sources))]
+    unused = _unused(reduction)
+    count = prod(int(axis_range(axis)[1]) for axis in unused)
+    if not unused or not 0 < count < _MOST or not {"sum", "max", "min"}.issuperset(kinds):
+        return None
+    if any(bits_of(dtype_of(source)) < 32 for source in reduction.sources):
+        return None
+
+    def scaled(value: Expr, kind: str) -> Expr:
+        return mul(value, const(count, dtype_of(value))) if kind == "sum" else value
+
+    kept = tuple(axis for axis in reduction.axes if axis not in unused)
+    if not kept:
+        return with_bodies(op, [*map(scaled, reduction.sources, kinds)])
+    if "sum" not in kinds:
+        return reduction_stage(op.name, list(op.axis), replace(reduction, axes=kept))
+    once = reduction_stage(f"{op.name}_once", list(op.axis), replace(reduction, axes=kept))
+    values = [load(tensor, axis_vars(op)) for tensor in once]
+    return with_bodies(op, [*map(scaled, values, kinds)])
+
+
+def _unused(reduction: Reduction) -> list[Axis]:
+    """The axes of literal ranges that no source, condition or range of another axis contains."""
+    bounds = [bound for axis in reduction.axes for bound in bounds_of(axis)]
+    read = variables_of([*reduction.sources, reduction.condition, *bounds])
+    used = {node_id(var) for var in read}
+    return [
+        axis
+        for axis in reduction.axes
+        if node_id(axis.var) not in used and isinstance(axis_range(axis)[1], int)
+    ]
