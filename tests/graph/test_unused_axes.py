@@ -34,6 +34,10 @@ CASES = {
         lambda: [times(te.compute((N, M), lambda i, j: te.exp(x[i, 0])))],
         [(N,), (N, M)],
     ),
+    "numbers between": (
+        lambda: [times(te.compute((N, M), lambda i, j: i.astype("float64")))],
+        [(N, M), (N, M)],
+    ),
     "an output that sums": (lambda: [total((N, M), lambda i, j, k: x[i, k])], [(N,), (N, M)]),
     "a function of an output": (
         lambda: [te.compute((N, M), lambda i, j: te.exp(x[i, 0]))],

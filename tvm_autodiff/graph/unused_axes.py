@@ -37,18 +37,23 @@ from .stage import (
 _Key = tuple[int, int]
 
 
-def is_reduction(op: Operation) -> bool:
-    """Whether a stage reduces, so that an element costs more than its copy."""
-    return reduction_of(op) is not None
+def costs_more_than_copies(op: Operation, is_output: bool) -> bool:
+    """Whether a stage reduces, or reads elements and is no output.
+
+    Numbers that depend on indices only are written into what reads them, and an output that is a
+    function of elements would become two stages.
+    """
+    return reduction_of(op) is not None or (not is_output and bool(tensors_read_by(op)))
 
 
 def without_unused_axes(
-    outputs: Sequence[Tensor], is_work: Callable[[Operation], bool] = is_reduction
+    outputs: Sequence[Tensor], pays: Callable[[Operation, bool], bool] = costs_more_than_copies
 ) -> list[Tensor]:
     """``T[i, j] = Σ_k x[i, k], y[i, j] = T[i, j]·z[j]  →  T[i] = Σ_k x[i, k], y[i, j] = T[i]·z[j]``
 
     Producers first, so an axis that a stage only passes to its producer is removed as well. An
-    output becomes a copy of a smaller stage if it `is_work`.
+    output becomes a copy of a smaller stage. Stages change where it `pays`, which gets a stage and
+    whether it is an output, or read as a whole.
     """
     stages = topological(outputs)
     opaque = [tensor for op in stages if not is_compute(op) for tensor in tensors_read_by(op)]
@@ -62,7 +67,7 @@ def without_unused_axes(
         new_bodies = _over_smaller(op, whole, smaller)
         must_be_whole = any(tensor_key(tensor) in needed_whole for tensor in outputs_of(op))
         kept = _used_places(op, new_bodies, must_be_whole)
-        if len(kept) == len(op.axis) or (must_be_whole and not is_work(op)):
+        if len(kept) == len(op.axis) or not pays(op, must_be_whole):
             _record(whole, op, _stage(op, op.name, range(len(op.axis)), new_bodies))
             continue
         name = f"{op.name}_once" if must_be_whole else op.name

@@ -53,9 +53,10 @@ def remove_unused_dims(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     y[i] = T[i] + x[i]  float32[3]
     z[i, j] = y[i]*float32(j)  float32[3, 4]
     """
-    return without_unused_axes(tensor_list(tensors), _is_work)
+    return without_unused_axes(tensor_list(tensors), _pays)
 
 
-def _is_work(op: Operation) -> bool:
-    """Whether computing an element is more expensive than copying it."""
-    return reduction_of(op) is not None or any(map(multiplications_in, bodies(op)))
+def _pays(op: Operation, is_output: bool) -> bool:
+    """Whether computing an element is more expensive than copying it; only outputs are copied."""
+    is_work = reduction_of(op) is not None or any(map(multiplications_in, bodies(op)))
+    return is_work or not is_output
