@@ -16,6 +16,7 @@ from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.schedule.rewrites.conditions.opaque_divisors import with_opaque_divisors
 
 i, n = te.var("i"), te.var("n")
+Y = te.placeholder((8,), "float32", "Y")
 X, T = te.placeholder((8,), "float32", "X"), te.var("t", "float32")
 
 
@@ -31,6 +32,7 @@ BODIES: dict[str, tuple[Any, str]] = {
     "one less": (X[i] / f32(n - 1), "X[i]/itself(float32(n - 1))"),
     "an element": (X[i] / X[0], "X[i]/X[0]"),
     "a difference of elements": (X[i] / (X[0] - X[1]), "X[i]/(X[0] - X[1])"),
+    "elements of two tensors": (X[i] / (X[0] - Y[0]), "X[i]/(X[0] - Y[0])"),
     "what cancels": (X[i] / (X[0] - X[0]), "X[i]/itself(X[0] - X[0])"),
     "what cancels in a product": (X[i] / (2.0 * (X[i] - X[i])), "X[i]/itself(2.0*(X[i] - X[i]))"),
     "a let": (tirx.Let(T, X[i] + 1.0, X[i] / T), "let t = X[i] + 1.0 in X[i]/t"),

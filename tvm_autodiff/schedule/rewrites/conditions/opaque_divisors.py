@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import tvm_ffi
-
 from ....expr.integers.intervals import Interval, Intervals
 from ....expr.intrinsics import itself
 from ....expr.nodes import (
@@ -19,11 +17,13 @@ from ....expr.nodes import (
     const_value,
     is_integer,
     is_load,
+    node_id,
     op_name,
     operands,
     with_operands,
 )
-from ....expr.rewrite import contains, contains_load, rewrite, variables_of
+from ....expr.rewrite import contains_load, postorder, rewrite, variables_of
+from ....expr.structural import StructuralKeys
 
 _DIVISIONS = frozenset((*INTEGER_DIVISIONS, "div"))
 
@@ -47,7 +47,7 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
         if const_value(divisor) or is_load(divisor):
             return None
         read = contains_load(divisor) or not all(map(is_integer, variables_of(divisor)))
-        if read and not contains([divisor], _cancels):
+        if read and not _cancels(divisor):
             return None  # also what a let computes from elements
         number = divisor
         while op_name(number) == "cast":
@@ -63,6 +63,8 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
     return rewrite(root, visit)
 
 
-def _cancels(node: Expr) -> bool:
-    """Whether a node is ``y - y``."""
-    return op_name(node) == "sub" and tvm_ffi.structural_equal(*operands(node))
+def _cancels(expr: Expr) -> bool:
+    """Whether an expression contains ``y - y``."""
+    differences = [node for node in postorder(expr) if op_name(node) == "sub"]
+    keys = StructuralKeys().parts(expr) if differences else {}
+    return any(keys[node_id(a)] == keys[node_id(b)] for a, b in map(operands, differences))
