@@ -14,6 +14,7 @@ from tvm import ir
 
 from ..expr.nodes import Tensor, tensor_key
 from .graph import retarget, topological
+from .kinds.custom import without_rules
 from .kinds.kind import kind_of
 from .kinds.loop import Loop, without_step
 from .kinds.rewind import KeptLoop, Rewind, loops_in
@@ -52,7 +53,8 @@ def _attributes(op: Operation) -> list[Any]:
 
 
 def _with_steps_apart(groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
-    """The groups with the steps of loops moved from attributes into further groups.
+    """The groups with the steps of loops moved from attributes into further groups, as a build
+    computes them: without custom rules.
 
     TVM cannot serialise Python objects.
     """
@@ -67,7 +69,7 @@ def _with_steps_apart(groups: Sequence[Sequence[Tensor]]) -> list[list[Tensor]]:
             if isinstance(kind, (Loop, KeptLoop, Rewind)):
                 moved = without_step(moved[0].op)
             for loop in loops_in(kind):
-                apart += [list(loop.step.inputs), list(loop.step.outputs)]
+                apart += [list(loop.step.inputs), without_rules(loop.step.outputs)]
             for old, new in zip(outputs_of(op), moved, strict=True):
                 done[tensor_key(old)] = new
     return [[done.get(tensor_key(tensor), tensor) for tensor in group] for group in apart]
