@@ -9,9 +9,18 @@ from tvm import te, tirx
 from tests.evaluate import evaluate
 from tvm_autodiff.expr import build
 from tvm_autodiff.expr.fold import fold
-from tvm_autodiff.expr.nodes import dtype_of, node_id, op_name, operands, same_node, with_operands
+from tvm_autodiff.expr.nodes import (
+    const_value,
+    dtype_of,
+    node_id,
+    op_name,
+    operands,
+    same_node,
+    with_operands,
+)
 from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.expr.rewrite import (
+    BranchRewriter,
     contains_load,
     depends_on,
     expand_lets,
@@ -183,3 +192,19 @@ def test_let_values_are_expanded_once_each():
     assert text(expanded) == "exp(x)*exp(x)"
     left, right = operands(expanded)
     assert same_node(left, right)
+
+
+def test_a_branch_that_is_excluded_is_not_visited():
+    visited = []
+
+    def visit(node):
+        """``i → 0, 0 < 3 → True``"""
+        visited.append(text(node))
+        if same_node(node, i):
+            return tirx.const(0, "int32")
+        sides = [const_value(part) for part in operands(node)] if op_name(node) == "lt" else [None]
+        return None if None in sides else tirx.const(sides[0] < sides[1], "bool")
+
+    choice = te.if_then_else(i < 3, te.if_then_else(j < i, x + 1.0, x), te.exp(y) * 2.0)
+    assert text(BranchRewriter(visit)(choice)) == "if j < 0 then x + 1.0 else x"
+    assert not [one for one in visited if "y" in one]

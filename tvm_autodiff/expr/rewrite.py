@@ -12,10 +12,12 @@ from typing import Any
 
 from .build import cast
 from .nodes import (
+    BRANCHES,
     Expr,
     Tensor,
     Var,
     address,
+    const_value,
     dtype_of,
     is_load,
     let_variable,
@@ -112,15 +114,53 @@ class Rewriter:
                     pending.append((node, parts))
                     pending += [(part, None) for part in parts[::-1]]
                     continue
-            rebuilt = node
-            if parts:
-                keys = list(map(address, parts))
-                new_parts = [memo[key_of_part] for key_of_part in keys]
-                if list(map(address, new_parts)) != keys:
-                    rebuilt = with_operands(node, new_parts)
-            replacement = self._visit(rebuilt)
-            memo[key] = rebuilt if replacement is None else replacement
-            self._alive.append(node)
+            self._rewrite(node, parts)
+        return memo[address(root)]
+
+    def _rewrite(self, node: Expr, parts: Sequence[Expr]) -> None:
+        """Rewrite a node whose operands have been rewritten."""
+        rebuilt = node
+        if parts:
+            keys = list(map(address, parts))
+            new_parts = [self._memo[key_of_part] for key_of_part in keys]
+            if list(map(address, new_parts)) != keys:
+                rebuilt = with_operands(node, new_parts)
+        replacement = self._visit(rebuilt)
+        self._memo[address(node)] = rebuilt if replacement is None else replacement
+        self._alive.append(node)
+
+
+class BranchRewriter(Rewriter):
+    """A `Rewriter` that takes the branch of a condition which becomes a literal, and does not visit
+    the other.
+    """
+
+    def __call__(self, root: Expr) -> Expr:
+        memo = self._memo
+        pending: list[tuple[Expr, bool]] = [(root, False)]
+        while pending:
+            node, waited = pending.pop()
+            if address(node) in memo:
+                continue
+            parts = operands(node)
+            if op_name(node) in BRANCHES:
+                if address(parts[0]) not in memo:
+                    pending += [(node, False), (parts[0], False)]
+                    continue
+                known = const_value(memo[address(parts[0])])
+                if known is not None:
+                    chosen = parts[1 if known else 2]
+                    if address(chosen) not in memo:
+                        pending += [(node, False), (chosen, False)]
+                        continue
+                    memo[address(node)] = memo[address(chosen)]
+                    self._alive.append(node)
+                    continue
+            if parts and not waited:
+                pending.append((node, True))
+                pending += [(part, False) for part in parts[::-1]]
+            else:
+                self._rewrite(node, parts)
         return memo[address(root)]
 
 

@@ -15,7 +15,7 @@ from tests.schedule.fusion.test_groups import groups_of
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import scatter_add
 from tvm_autodiff.schedule.cpu.elementwise import joined_maps
-from tvm_autodiff.schedule.cpu.stored_terms import stored_terms
+from tvm_autodiff.schedule.cpu.stored_terms import stored_part, stored_terms
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.added_scatters import AddedScatters
 from tvm_autodiff.schedule.kernel import Kernel, too_large
@@ -69,11 +69,30 @@ def apart(n, m):
     return [x, y, at], te.compute((n, m), lambda i, j: doubled(read(i, j)), name="z")
 
 
+def springs(n, m, neighbours=16):
+    """Forces of points of three components on their neighbours, by components."""
+    x = cases.placeholder("x", n, m, 3)
+
+    def force(i, j, c, far):
+        apart = [x[i, j + far, d] - x[i, j, d] for d in range(3)]
+        length = te.sqrt(sum(one * one for one in apart) + 1e-6)
+        return [
+            te.if_then_else(te.all(c == d, j + far < m), one * (1.0 - 1.0 / length), 0.0)
+            for d, one in enumerate(apart)
+        ]
+
+    def total(i, j, c):
+        return sum(one for far in range(1, neighbours) for one in force(i, j, c, far))
+
+    return [x], te.compute((n, m, 3), total, name="y")
+
+
 TAKEN = {
     "a map": (mapped(100), "windows"),
     "a map of rows": (mapped(3, 37), "windows"),
     "clamped": (clamped(50), "windows"),
     "reads that lie apart": (apart(7, 37), "windows"),
+    "forces by components": (springs(3, 40), "stored_part"),
     "a sum of rows": (summed(6, 33), "stored_terms"),
     "a sum and its epilogue": (summed(6, 33, epilogue=True), "stored_terms"),
     "a maximum of columns": (columns(20, 7), "stored_terms"),
@@ -86,6 +105,15 @@ def test_taken(name):
     assert too_large(Kernel(case[1].op)) is not None or "epilogue" in name
     assert rules_of(case[1]) == [rule]
     check(case, tolerance=1e-5)
+
+
+def test_only_large_expressions_have_parts():
+    small, choice = springs(3, 40, neighbours=3)[1], mapped(9)[1]
+    declined = stored_part(Kernel(small.op), avx512(1))
+    assert isinstance(declined, Declined)
+    assert declined.reason == "its expression is small"
+    parts = stored_part(Kernel(choice.op), avx512(1))
+    assert not isinstance(parts, Declined)
 
 
 def test_what_is_not_shared_is_cut_too():

@@ -28,7 +28,7 @@ from .reduction import reduction
 from .rows import fused_rows, rows
 from .scatter import added_scatters, scatter
 from .split_rows import split_rows
-from .stored_terms import stored_terms
+from .stored_terms import stored_part, stored_terms
 from .transposition import transposition
 from .windows import windows
 
@@ -40,6 +40,7 @@ CPU_RULES: tuple[Rule, ...] = (
     ElementwiseRule(split_rows, in_statements=True),
     ElementwiseRule(interleaving, in_statements=True),
     KindRule(windows, in_statements=True),
+    ElementwiseRule(stored_part, in_statements=True),
     ElementwiseRule(transposition),
     ElementwiseRule(elementwise),
     ReductionRule(masked_reduction),

@@ -1,24 +1,31 @@
-"""Schedules reductions of bodies that are too large for the other rules: the terms are stored,
-which takes little of the time that they take, and then reduced.
+"""Schedules stages of bodies that are too large for the other rules: the terms of a reduction, or a
+part of an element, are stored first, which takes little of the time that they take.
 
-``out[i] = ⊕_k f(i, k)  →  t[i, k] = f(i, k), out[i] = ⊕_k t[i, k]``
+``out[i] = ⊕_k f(i, k)  →  t[i, k] = f(i, k), out[i] = ⊕_k t[i, k]``,
+``out[i] = f(i) + g(i)  →  t[i] = f(i), out[i] = t[i] + g(i)``
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 from ...expr.dtypes import itemsize
-from ...expr.nodes import load, tensor_key
-from ...expr.rewrite import substituter
+from ...expr.nodes import BRANCHES, Expr, is_float, load, node_id, op_name, operands, tensor_key
+from ...expr.rewrite import Rewriter, expand_lets, substituter
+from ...expr.sharing.lets import bind_shared
+from ...expr.sharing.weights import weights
 from ...graph.graph import retarget
 from ...graph.stage import (
     as_data_axis,
     axis_range,
+    axis_vars,
+    bodies,
     make_stage,
     reduction_of,
     reduction_stage,
     renewed,
+    with_bodies,
 )
 from ..declined import Declined, no_gain
 from ..kernel import Kernel, iterations, too_large
@@ -63,3 +70,44 @@ def stored_terms(kernel: Kernel, machine: Machine) -> Made | Declined:
     rest = Kernel(made[0].op, epilogue, kernel.repetition)
     parts = [Rest(Kernel(term.op, None, kernel.repetition)) for term in terms]
     return [*parts, *writes_to([Rest(rest)], kernel)]
+
+
+def stored_part(kernel: Kernel, machine: Machine) -> Made | Declined:
+    """Schedule an elementwise stage as one that computes a part of each element, and the rest."""
+    op = kernel.root
+    if too_large(kernel) is None:
+        return no_gain("its expression is small")
+    if op.num_outputs != 1 or any(axis_range(axis)[0] != 0 for axis in op.axis):
+        return Declined("it has several results, or an axis that does not begin at 0")
+    body = expand_lets(bodies(op)[0])
+    part = _half(body)
+    if part is None:
+        return Declined("its expression is too large, and has no part of about half its size")
+    axes, renames = renewed(op.axis)
+    stored = make_stage(f"{op.name}_part", axes, [bind_shared(substituter(renames)(part))])[0]
+
+    def visit(node: Expr) -> Expr | None:
+        return load(stored, axis_vars(op)) if node_id(node) == node_id(part) else None
+
+    rest = with_bodies(op, [bind_shared(Rewriter(visit)(body))])
+    parts = [Rest(Kernel(stored.op, None, kernel.repetition))]
+    return [*parts, *writes_to([Rest(Kernel(rest[0].op, None, kernel.repetition))], kernel)]
+
+
+def _half(body: Expr) -> Expr | None:
+    """The float that each element computes and whose size is nearest to half of the whole, if
+    neither it nor the rest has more than three quarters of it.
+    """
+    sizes = weights(body, limit=sys.maxsize)
+    whole = sizes[node_id(body)]
+    found, pending = body, [body]
+    while pending:
+        node = pending.pop()
+        size = sizes[node_id(node)]
+        if 4 * size < whole:
+            continue
+        if is_float(node) and abs(2 * size - whole) < abs(2 * sizes[node_id(found)] - whole):
+            found = node
+        unconditional = 1 if op_name(node) in BRANCHES else len(operands(node))
+        pending += operands(node)[:unconditional]
+    return found if 4 * sizes[node_id(found)] <= 3 * whole else None

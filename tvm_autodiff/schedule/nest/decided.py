@@ -35,7 +35,7 @@ from ...expr.nodes import (
     op_name,
     operands as operands_of,
 )
-from ...expr.rewrite import Rewriter
+from ...expr.rewrite import BranchRewriter
 from .access import Affine, AffineForms, Interval, combine, interval
 
 #: comparison → whether it holds for a difference of its sides
@@ -123,7 +123,7 @@ def decided_by(
             return None if form is None else forms.written(form, dtype_of(node))
         return None
 
-    return list(map(Rewriter(visit), exprs))
+    return list(map(BranchRewriter(visit), exprs))
 
 
 def difference_of(node: Expr, forms: AffineForms) -> Affine | None:

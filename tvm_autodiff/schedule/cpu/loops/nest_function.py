@@ -53,6 +53,8 @@ from .strip_mining import strip_start
 from .vector_body import vector_body
 
 #: why a body is not written in vectors
+_MOST_EXPRESSIONS = MAX_PIECES * MAX_NODES
+_TOO_MANY = Declined(f"its code would have more than {_MOST_EXPRESSIONS} expressions")
 _TOO_LARGE = Declined(f"a statement of it would have more than {MAX_WEIGHT} nodes")
 
 
@@ -89,19 +91,14 @@ def nest_function(
     places, buffers = Places.of(tensors)
     body, nodes, once = sequence([]), 0, True
     for number, nest in enumerate(nests):
-        writer = _Writer(nest, places, strict or number > 0, large)
+        writer = _Writer(nest, places, strict or number > 0, large, _MOST_EXPRESSIONS - nodes)
         made = writer.statement(threads)
-        too_large = nodes + writer.nodes > MAX_PIECES * MAX_NODES
         if large and number + 1 == len(nests) and not writer.has_vectors:
             return writer.declined
         if isinstance(made, Declined):
-            if strict:
+            if strict or not number:
                 return made
             continue
-        if too_large and number:
-            continue
-        if too_large:
-            return Declined(f"its code would have more than {MAX_PIECES * MAX_NODES} expressions")
         nodes += writer.nodes
         body = branch(_fits(nest), made, body) if number else made
         once = once and writer.once
@@ -185,12 +182,21 @@ def _fits(nest: Nest) -> Expr:
 class _Writer:
     """Writes a nest.
 
-    `nodes` counts what was written, `once` is whether each element is stored once, `has_vectors`
-    whether a loop has vectors, and `declined` why the last one that has none has none.
+    `nodes` counts what was written, at most `most`, `once` is whether each element is stored once,
+    `has_vectors` whether a loop has vectors, and `declined` why the last one that has none has
+    none.
     """
 
-    def __init__(self, nest: Nest, places: Places, strict: bool, gathers: bool) -> None:
+    def __init__(
+        self,
+        nest: Nest,
+        places: Places,
+        strict: bool,
+        gathers: bool,
+        most: int = _MOST_EXPRESSIONS,
+    ) -> None:
         self._nest, self._places, self._strict, self._gathers = nest, places, strict, gathers
+        self._most = most
         self._pieces = [split(nest, place) for place in range(len(nest.loops))]
         for place, one in enumerate(nest.loops):
             # around the others, and vectors, a quotient is computed seldom
@@ -198,7 +204,7 @@ class _Writer:
                 self._pieces[place] = split(nest, place, quotients=False)
         self.declined = Declined("its loop has no vectors")
         self.once = not any(one.overlaps for found in self._pieces for one in found)
-        self.nodes, self.has_vectors = 0, False
+        self.nodes, self.has_vectors, self._full = 0, False, False
 
     def statement(self, threads: int) -> Statement | Declined:
         """The loops. Threads share leading ones that are not cut, or else the first that has turns.
@@ -266,10 +272,16 @@ class _Writer:
 
     def _body(self, loops: Sequence[Loop]) -> Statement | None:
         """The stores of one turn, in vectors where a loop has lanes."""
+        if self._full:
+            return None
         nest = narrowed(self._nest, loops)
         known = nest.known
         values = merge_equal(without_branches(nest.values, known))
         nest = nest.with_values(values)
+        size = len(postorder(values))
+        if self.nodes + size > self._most:
+            self.declined, self._full = _TOO_MANY, True
+            return None
         large = weight(values, worth_binding(values)) > MAX_WEIGHT
         lanes = [one for one in loops if one.lanes > 1]
         if lanes:
@@ -282,7 +294,7 @@ class _Writer:
             self.has_vectors = True
         else:
             made = self._in_statements(nest) if large else self._elements(nest)
-        self.nodes += len(postorder(values))
+        self.nodes += size
         return made
 
     def _elements(self, nest: Nest) -> Statement:
