@@ -31,6 +31,7 @@ from .sums.grouped_columns import with_grouped_columns
 from .sums.joined_sums import with_joined_sums
 from .sums.quotient_sums import with_split_quotients
 from .sums.scanned_sums import with_scanned_sums
+from .sums.separated_windows import with_separated_windows
 from .sums.unrolled import with_inlined_borders, with_written_classes
 from .sums.unused_axes import without_repeated_elements
 from .sums.window_sums import with_window_sums
@@ -68,6 +69,7 @@ BEFORE_KERNELS = (
     Rewrite(with_distinct_values),
     Rewrite(with_grouped_columns, exact=False, kinds=("llvm",)),
     Rewrite(with_gathered_operands, kinds=("llvm",)),
+    Rewrite(with_separated_windows),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
 )

@@ -1,0 +1,156 @@
+"""Windows that are reduced along one axis after the other: which are, and equal values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tvm import te
+
+import tvm_autodiff as ad
+from tests.evaluate import evaluate_graph
+from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.stage import axis_range, is_compute, reduced_axes, shape_of
+from tvm_autodiff.schedule.rewrites.sums.separated_windows import with_separated_windows
+
+H, W, K = 20, 17, 7
+F = "float64"
+x, y = te.placeholder((H, W), F, name="x"), te.placeholder((H, W), F, name="y")
+u, v = te.placeholder((K,), F, name="u"), te.placeholder((K,), F, name="v")
+both = te.placeholder((K, K), F, name="both")
+deep = te.placeholder((2, 18, 19, 20), F, name="deep")
+where = te.placeholder((H,), "int32", name="where")
+ite, C = te.if_then_else, te.const
+
+
+def window(body, shape=(H - K + 1, W - K + 1), reducer=te.sum, extents=(K, K)):
+    axes = [te.reduce_axis((0, n), f"r{place}") for place, n in enumerate(extents)]
+    return te.compute(shape, lambda *i: reducer(body(*i, *axes), axis=axes), name="s")
+
+
+def padded(i, k, outside):
+    inside = te.all(i >= 0, i < H, k >= 0, k < W)
+    return ite(inside, x[i, k], C(outside, F))
+
+
+#: name → (stage, extents that each stage reduces over)
+CASES = {
+    "a box": (lambda: window(lambda i, k, a, b: x[i + a, k + b]), [[K], [K]]),
+    "a maximum": (lambda: window(lambda i, k, a, b: x[i + a, k + b], reducer=te.max), [[K], [K]]),
+    "a minimum of differences": (
+        lambda: window(lambda i, k, a, b: x[i + a, k + b] - y[i + a, k + b], reducer=te.min),
+        [[K], [K]],
+    ),
+    "exchanged axes": (
+        lambda: window(lambda i, k, a, b: x[k + a, i + b], (W - K + 1, H - K + 1)),
+        [[K], [K]],
+    ),
+    "weights by axis": (
+        lambda: window(lambda i, k, a, b: u[a] * x[i + a, k + b] * v[b]),
+        [[K], [K]],
+    ),
+    "weights of both": (lambda: window(lambda i, k, a, b: both[a, b] * x[i + a, k + b]), [[K, K]]),
+    "a function of what is read": (
+        lambda: window(lambda i, k, a, b: te.exp(x[i + a, k + b]) * x[i + a, k + b]),
+        [[K], [K]],
+    ),
+    "padded": (
+        lambda: window(lambda i, k, a, b: padded(i + a - 3, k + b - 3, 0.0), (H, W)),
+        [[K], [K]],
+    ),
+    "a padded maximum": (
+        lambda: window(
+            lambda i, k, a, b: padded(i + a - 3, k + b - 3, float(np.finfo(F).min)),
+            (H, W),
+            te.max,
+        ),
+        [[K], [K]],
+    ),
+    "padded by another number": (
+        lambda: window(lambda i, k, a, b: padded(i + a - 3, k + b - 3, 1.0), (H, W)),
+        [[K, K]],
+    ),
+    "guarded inside of a function": (
+        lambda: window(lambda i, k, a, b: te.exp(padded(i + a - 3, k + b - 3, 0.0)), (H, W)),
+        [[K, K]],
+    ),
+    "clamped and wrapped": (
+        lambda: window(
+            lambda i, k, a, b: x[te.max(te.min(i + a - 3, H - 1), 0), (k + b - 3 + W) % W],
+            (H, W),
+        ),
+        [[K], [K]],
+    ),
+    "a condition on a result": (
+        lambda: window(lambda i, k, a, b: ite(i + k < 9, x[i + a, k + b], C(0, F))),
+        [[K], [K]],
+    ),
+    "a diagonal condition": (
+        lambda: window(lambda i, k, a, b: ite(a <= b, x[i + a, k + b], C(0, F))),
+        [[K, K]],
+    ),
+    "both axes in one dimension": (
+        lambda: window(lambda i, k, a, b: x[i, k + a + b], (H, W - 2 * K + 2)),
+        [[K, K]],
+    ),
+    "rows by data": (
+        lambda: window(lambda i, k, a, b: x[where[i + a], k + b], (H - K + 1, W - K + 1)),
+        [[K], [K]],
+    ),
+    "strides beyond the window": (
+        lambda: window(lambda i, k, a, b: x[i * 7 + a, k * 7 + b], (2, 2)),
+        [[K, K]],
+    ),
+    "three axes": (
+        lambda: window(
+            lambda n, i, j, k, a, b, c: deep[n, i + a, j + b, k + c], (2, 12, 13, 14), te.sum, (7,) * 3
+        ),
+        [[7], [7], [7]],
+    ),
+    "few points": (lambda: window(lambda i, k, a, b: x[i + a, k + b], (2, 2)), [[K, K]]),
+    "small": (
+        lambda: window(lambda i, k, a, b: x[i + a, k + b], (H - 2, W - 2), extents=(3, 3)),
+        [[3, 3]],
+    ),
+}
+
+
+def arrays():
+    rng = np.random.default_rng(0)
+    given = {t: rng.standard_normal(shape_of(t)) for t in (x, y, u, v, both, deep)}
+    return {**given, where: rng.integers(0, H, H).astype("int32")}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_separated(name):
+    make, extents = CASES[name]
+    stage = make()
+    [found] = with_separated_windows([stage])
+    reduced = [
+        [axis_range(axis)[1] for axis in reduced_axes(op)]
+        for op in Graph([found]).ops
+        if is_compute(op)
+    ]
+    assert reduced == extents
+    given = arrays()
+    [wanted], [got] = evaluate_graph([stage], given), evaluate_graph([found], given)
+    np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_between_lies_as_what_is_read():
+    [found] = with_separated_windows(
+        [window(lambda k, i, a, b: x[i + a, k + b], (W - K + 1, H - K + 1))]
+    )
+    [first, _] = [op for op in Graph([found]).ops if is_compute(op)]
+    assert shape_of(first.output(0)) in ((H, W - K + 1), (H - K + 1, W))
+
+
+@pytest.mark.parametrize("name", ["padded", "clamped and wrapped", "weights by axis"])
+def test_built_values_and_gradients(name):
+    stage = CASES[name][0]()
+    head = te.placeholder(shape_of(stage), F, name="head")
+    [dx] = ad.differentiate(stage, [x], head)
+    given = {**arrays(), head: np.random.default_rng(1).standard_normal(shape_of(stage))}
+    inputs = [x, u, v, head]
+    got = ad.build(inputs, [stage, dx], cache=False)(*(given[t] for t in inputs))
+    for a, b in zip(got, evaluate_graph([stage, dx], given), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)

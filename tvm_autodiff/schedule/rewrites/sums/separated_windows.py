@@ -1,0 +1,233 @@
+"""Reduces over the axes of a window one after the other, where they move different places.
+
+A box of nine by nine points takes eighteen steps for each result instead of 81, and so does a
+window whose weights are a product. What the first axis makes is computed for all places of the
+others at once: ``i + a`` and ``j + b`` are places of two dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from math import prod
+
+from ....expr.build import add, all_of, cast, conjuncts, if_then_else, like, mul, sub
+from ....expr.factoring import conditional_factors
+from ....expr.integers.intervals import Intervals, range_intervals
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    const_value,
+    dtype_of,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ....expr.rewrite import (
+    contains_load,
+    depends_on,
+    expand_lets,
+    postorder,
+    replace_outermost,
+    substituter,
+    variables_of,
+)
+from ....expr.structural import StructuralKeys
+from ....graph.graph import each_stage
+from ....graph.stage import (
+    Extent,
+    Operation,
+    Reduction,
+    axis_range,
+    data_axis,
+    is_compute,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    shape_of,
+)
+from ....rules.reductions.reducers import classify
+from ...cost import LAUNCH_CYCLES, MARGIN, STORE
+from ...kernel import iterations, size_of
+from ...nest.in_range import loops_of, range_conditions
+
+#: kinds of reducers that may take their elements in any order
+_KINDS = ("sum", "max", "min")
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A reduction over one axis, as a stage over `axes`, and one of what it makes at `places`;
+    `points` is what both take, in points of a reduction.
+    """
+
+    axis: Axis
+    axes: tuple[Axis, ...]
+    inner: Reduction
+    outer: Callable[[Expr], Reduction]
+    places: tuple[Expr, ...]
+    points: int
+
+
+def with_separated_windows(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``s[i, j] = Σ_{a, b} x[i + a, j + b]  →  t[i, q] = Σ_a x[i + a, q], s[i, j] = Σ_b t[i, j +
+    b]`` where that takes fewer steps; also maxima and minima, under conditions, and with factors
+    that know one of the axes.
+    """
+    return each_stage(outputs, _separated)
+
+
+def _separated(op: Operation) -> list[Tensor] | None:
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    if reduction is None or reduction.init or len(reduction.axes) < 2:
+        return None
+    ranges = [axis_range(axis) for axis in reduction.axes]
+    if not all(isinstance(part, int) for pair in ranges for part in pair):
+        return None
+    kind = classify(reduction.combiner, 0)
+    points = prod(int(extent) for _, extent in ranges)
+    if kind not in _KINDS or points < STORE or iterations(op) < LAUNCH_CYCLES:
+        return None
+    found = [_split(op, reduction, kind, axis) for axis in reduction.axes]
+    splits = [split for split in found if split is not None]
+    if not splits:
+        return None
+    best = min(splits, key=lambda split: split.points)
+    if best.points * MARGIN > iterations(op):
+        return None
+    part = reduction_stage(f"{op.name}_{best.axis.var.name}", best.axes, best.inner)[0]
+    made = reduction_stage(op.name, list(op.axis), best.outer(load(part, best.places)))
+    return _separated(made[0].op) or made
+
+
+def _split(op: Operation, reduction: Reduction, kind: str, axis: Axis) -> _Split | None:
+    """The reduction over one of the axes first, if the others move other places of what it reads.
+    """
+    rest = [other for other in reduction.axes if other is not axis]
+    others = [other.var for other in rest]
+    neutral = reduction.combiner.identity[0]
+    factors = _factors(reduction.sources[0], kind, neutral)
+    own = [factor for factor, _ in factors if depends_on(factor, [axis.var])]
+    left = [factor for factor, _ in factors if not depends_on(factor, [axis.var])]
+    conditions = list({node_id(c): c for _, cs in factors for c in cs}.values())
+    inside = [c for c in conditions if depends_on(c, [axis.var])]
+    outside = [c for c in conditions if not depends_on(c, [axis.var])]
+    if not own or any(depends_on(c, others) or contains_load(c) for c in inside):
+        return None
+    known = {one.var: axis_range(one) for one in (*op.axis, *reduction.axes)}
+    moved = _Moved(axis, others, Intervals(range_intervals(known)))
+    fixed = [moved.over_places(factor) for factor in own]
+    if None in fixed or not moved.places:
+        return None
+    within = [factor for factor in fixed if factor is not None]
+    spatial = [one for one in op.axis if depends_on([*within, *inside], [one.var])]
+    places = {node_id(one.var): (renew_axis(one), one.var) for one in spatial}
+    again = renew_axis(axis)
+    rename = substituter(
+        {axis.var: again.var, **{old: new.var for new, old in places.values()}}
+    )
+    places |= {node_id(one.var): (one, index) for one, index in moved.places}
+    found = [places[key] for key in _in_memory(within, places)]
+    axes = [one for one, _ in found]
+    renamed, needed = list(map(rename, within)), list(map(rename, inside))
+    needed += range_conditions(renamed, loops_of([*axes, again]))
+    source = _under(needed, _product(renamed), neutral)
+    inner = replace(reduction, axes=(again,), sources=(source,))
+
+    def outer(part: Expr) -> Reduction:
+        value = _under(outside, _product([*left, part]), neutral)
+        return replace(reduction, axes=tuple(rest), sources=(value,))
+
+    extents = [axis_range(one)[1] for one in axes]
+    size = size_of(extents)
+    whole = size_of([axis_range(one)[1] for one in (*op.axis, *rest)])
+    points = size * (int(axis_range(axis)[1]) + STORE) + whole
+    return _Split(axis, tuple(axes), inner, outer, tuple(index for _, index in found), points)
+
+
+def _in_memory(factors: Sequence[Expr], axes: Iterable[int]) -> list[int]:
+    """The ids of axes, those of the dimensions that reads go along in the order of these."""
+    reads = [node for node in postorder(list(factors)) if is_load(node)]
+    met = [node_id(var) for read in reads for var in variables_of(operands(read))]
+    order = {key: place for place, key in reversed([*enumerate(met)])}
+    return sorted(axes, key=lambda key: order.get(key, -1))
+
+
+def _factors(source: Expr, kind: str, neutral: Expr) -> list[tuple[Expr, tuple[Expr, ...]]]:
+    """The factors of a sum, or the operand of another reducer, with their conditions."""
+    if kind == "sum":
+        return conditional_factors(expand_lets(source))
+    value, conditions = expand_lets(source), []
+    while op_name(value) == "if_then_else" and _equal(operands(value)[2], neutral):
+        condition, value, _ = operands(value)
+        conditions += conjuncts(condition)
+    return [(value, tuple(conditions))]
+
+
+def _equal(left: Expr, right: Expr) -> bool:
+    value = const_value(left)
+    return value is not None and value == const_value(right)
+
+
+def _under(conditions: Sequence[Expr], value: Expr, neutral: Expr) -> Expr:
+    return if_then_else(all_of(conditions), value, neutral) if conditions else value
+
+
+def _product(factors: Sequence[Expr]) -> Expr:
+    return reduce(mul, factors)
+
+
+class _Moved:
+    """What one axis reduces, with new axes in the place of indices that others move.
+
+    `places` are the new axes with the indices that they stand for, which begin at the least one.
+    """
+
+    def __init__(self, axis: Axis, others: Sequence[Var], intervals: Intervals) -> None:
+        self._axis, self._others, self._intervals = axis, others, intervals
+        self._keys = StructuralKeys()
+        self._found: dict[int, Expr] = {}
+        self.places: list[tuple[Axis, Expr]] = []
+
+    def over_places(self, factor: Expr) -> Expr | None:
+        """``x[i + a, j + b] → x[i + a, q]``; None if the others move anything but whole indices."""
+        nodes = postorder(factor)
+        if any(op_name(node) == "if_then_else" for node in nodes):
+            return None  # which may keep reads in bounds
+        reads = [node for node in nodes if is_load(node)]
+        table: dict[int, Expr] = {}
+        for read in reads:
+            indices = []
+            for index, extent in zip(operands(read), shape_of(load_tensor(read)), strict=True):
+                place = index
+                if depends_on(index, self._others):
+                    if depends_on(index, [self._axis.var]) or contains_load(index):
+                        return None
+                    place = self._place(index, extent)
+                    if place is None:
+                        return None
+                indices.append(place)
+            table[node_id(read)] = load(load_tensor(read), indices)
+        moved = replace_outermost(factor, table)
+        return None if depends_on(moved, self._others) else moved
+
+    def _place(self, index: Expr, extent: Extent) -> Expr | None:
+        """A new axis over the values of an index that are places of a dimension."""
+        key = self._keys.expr(index)
+        if key not in self._found:
+            if not isinstance(extent, int):
+                return None
+            least, most = self._intervals.of(index)
+            low, high = max(least, 0), min(most, extent - 1)
+            if low > high:
+                return None
+            axis, begin = data_axis(f"q{len(self.places)}", high - low + 1), like(index, low)
+            self.places.append((axis, sub(index, begin)))
+            self._found[key] = add(cast(dtype_of(index), axis.var), begin)
+        return self._found[key]
