@@ -299,7 +299,7 @@ def operand_value(operand: Operand, loops: Loops) -> tuple[list[Expr], Expr]:
 def _kept_in_bounds(expr: Expr, loops: Loops) -> tuple[list[Expr], Expr]:
     """An expression that reads inside of its tensors where some conditions hold."""
     if any(_branches(node) and _reads(node) for node in postorder(expr)):
-        return [], _read_inside(expr, loops)
+        return [], read_inside(expr, loops)
     return range_conditions([expr], loops), expr
 
 
@@ -307,7 +307,7 @@ def _branches(node: Expr) -> bool:
     return op_name(node) in ("if_then_else", "select")
 
 
-def _read_inside(expr: Expr, loops: Loops) -> Expr:
+def read_inside(expr: Expr, loops: Loops) -> Expr:
     """``if c then x[i] else 1 → if c then (if 0 <= i < n then x[i] else 0) else 1``."""
     memo: dict[int, Expr] = {}
     for node in postorder(expr):

@@ -121,3 +121,20 @@ def test_divisors_count_only_where_something_is_summed(order):
     [got], [want] = evaluate_graph(changed, given), evaluate_graph([y], given)
     assert np.isfinite(want).all()
     np.testing.assert_allclose(got, want, rtol=1e-14, atol=1e-15)
+
+
+def test_conditions_of_rows_keep_the_reads_of_a_prefix_sum_in_bounds():
+    k = te.reduce_axis((0, M), "k")
+    zero = te.const(0.0, "float64")
+    y = te.compute(
+        (N, M),
+        lambda i, j: te.sum(
+            te.if_then_else(te.all(i >= 1, k <= j), x[i - 1, k] * w[j], zero), axis=k
+        ),
+        name="y",
+    )
+    [changed] = with_scanned_sums([y])
+    given = arrays(1)
+    assert prefixes([changed]) == 1
+    [want], [got] = evaluate_graph([y], given), evaluate_graph([changed], given, strict=True)
+    np.testing.assert_array_equal(got, want)

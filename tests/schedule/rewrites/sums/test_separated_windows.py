@@ -102,7 +102,9 @@ CASES = {
     ),
     "three axes": (
         lambda: window(
-            lambda n, i, j, k, a, b, c: deep[n, i + a, j + b, k + c], (2, 12, 13, 14), te.sum, (7,) * 3
+            lambda n, i, j, k, a, b, c: deep[n, i + a, j + b, k + c],
+            (2, 12, 13, 14),
+            extents=(K, K, K),
         ),
         [[7], [7], [7]],
     ),

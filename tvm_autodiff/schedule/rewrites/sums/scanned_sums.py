@@ -43,7 +43,7 @@ from ....graph.structural import EqualStages
 from ...nest.axis_bounds import counted
 from ...nest.in_range import is_safe, loops_of
 from ...nest.prefix_reductions import is_number, prefix_reduction_of
-from ...nest.products import is_sum
+from ...nest.products import is_sum, read_inside
 from ..prefix_lookups import looked_up
 from ..prefixes import in_order
 
@@ -149,6 +149,9 @@ def _prefix(
     [value, *more] = factors
     for factor in more:
         value = mul(value, factor)
+    within = loops_of([*kept, summed])
+    if not is_safe([value], within, given=guards, thorough=True):
+        value = read_inside(value, within)  # other conditions stay behind
     source = if_then_else(all_of(guards), value, zero_like(value)) if guards else value
     inner = renewed_reduction(replace(reduction, axes=(summed,), sources=(source,)), rename)
     stage = reduction_stage(f"{op.name}_prefix", axes, inner)
