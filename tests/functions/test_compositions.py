@@ -12,6 +12,7 @@ import pytest
 from tvm import te, topi
 
 import tvm_autodiff.functions as ad
+from tvm_autodiff.containers import flattened
 
 RNG = np.random.default_rng(0)
 
@@ -199,6 +200,19 @@ def test_vjp_of_arrays(again: bool) -> None:
     close(pullback(heads), theirs(heads))
     if again:
         close(pullback((heads[0], None)), theirs((heads[0], {"s": np.zeros(())})))
+
+
+@pytest.mark.parametrize("function", [ad.vjp, ad.linearize])
+@pytest.mark.parametrize("changed", ["argument", "result"])
+def test_arrays_that_change_in_place_are_kept_as_they_were(function: Any, changed: str) -> None:
+    """The derivative of a square reads the argument, that of exp the result."""
+    body = {"argument": lambda x: x * x, "result": topi.exp}[changed]
+    given = np.float32([0.5, 1.0, 2.0])
+    wanted = {"argument": 2.0 * given, "result": np.exp(given)}[changed]
+    result, later = function(body, given)
+    {"argument": given, "result": result}[changed][:] = 0.0
+    [found] = flattened(later(np.ones(3, "float32")))[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 def test_linearize_of_arrays() -> None:

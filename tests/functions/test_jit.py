@@ -379,6 +379,11 @@ BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         InvalidArgumentError,
         "with 1 positional",
     ),
+    "an argument twice": (
+        lambda: ad.grad(lambda x, y: x * y, (0, -2))(1.0, 2.0),
+        InvalidArgumentError,
+        "twice",
+    ),
     "nothing to differentiate": (
         lambda: ad.grad(total)(None),
         InvalidArgumentError,

@@ -89,7 +89,7 @@ def linearize(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., 
     linear : callable
         A function from one tangent for each argument to the tangent of the result. For arrays it
         holds residuals of the first pass, so that what does not depend on the tangents is computed
-        once.
+        once: numpy arrays among the arguments and results are copied, others must not change.
 
     Raises
     ------

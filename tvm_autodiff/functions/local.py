@@ -103,6 +103,11 @@ def local_call(
                 f"argument {number % len(args)} of {described(function)} holds no tensor, and has "
                 "no derivative: pass an array, or leave it out of argnums"
             )
+    if len({number % len(args) for number in numbers}) < len(numbers):
+        raise InvalidArgumentError(
+            f"argnums {numbers} names an argument of {described(function)} twice: each has one "
+            "derivative"
+        )
     leaves, form = flattened(tuple(args[number] for number in numbers))
     names = [
         path

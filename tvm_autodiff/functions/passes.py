@@ -63,8 +63,9 @@ class SplitProgram:
     def __call__(self, leaves: Sequence[Any]) -> Any:
         """The result, and a function of cotangents or tangents."""
         given, results = _called(self.first, leaves)
-        residuals = [*(given[n] for n in self.passed), *(results[n] for n in self.kept)]
         outputs = results[: self.form.count]
+        residuals = [_own(given[n]) for n in self.passed]
+        residuals += [_own(results[n]) if n < len(outputs) else results[n] for n in self.kept]
 
         def later(value: Any) -> Any:
             found = matched(value, self.later, "the argument")
@@ -84,6 +85,11 @@ class SplitProgram:
             return self.result.filled([next(derivatives) if g else None for g in self.given])
 
         return self.form.filled(outputs), later
+
+
+def _own(array: Any) -> Any:
+    """A copy of an array that the caller may change."""
+    return array.copy() if isinstance(array, np.ndarray) else array
 
 
 def _called(function: CompiledFunction, leaves: Sequence[Any]) -> tuple[Sequence[Any], list[Any]]:

@@ -141,8 +141,8 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], tupl
     pullback : callable
         A function from cotangents, in the form of the result, to a tuple with the cotangent of each
         argument, in the argument's form. An argument None means zeros; a result None means that
-        there is no derivative. For arrays it holds the residuals of the forward pass. These may be
-        arguments, which must not change before it is called.
+        there is no derivative. For arrays it holds the residuals of the forward pass: numpy arrays
+        among the arguments and results are copied, others must not change before it is called.
 
     Raises
     ------

@@ -60,8 +60,8 @@ class ForwardPass:
         outputs : array or list of arrays
             One array for a single tensor.
         residuals : tuple of arrays
-            The first argument of `backward`. Inputs among them are not copied, so they must not
-            change before the backward pass.
+            The first argument of `backward`. Inputs and outputs among them are not copied, so they
+            must not change before the backward pass.
 
         Raises
         ------

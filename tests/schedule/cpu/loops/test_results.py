@@ -15,12 +15,12 @@ M, N, K = 24, 40, 32
 def case(epilogue, across: bool):
     """A product, or a sum of columns, and what is made of each element."""
     a, q = te.placeholder((M, K), name="a"), te.placeholder((M, N), name="q")
-    b = te.placeholder((K, N), name="b")
+    b, c = te.placeholder((K, N), name="b"), te.placeholder((M, K, N), name="c")
     k = te.reduce_axis((0, K), "k")
-    source = (lambda i, j: a[i, k] * b[k, j]) if across else (lambda i, j: b[k, j] * 2.0)
+    source = (lambda i, j: a[i, k] * b[k, j]) if across else (lambda i, j: c[i, k, j] * 2.0)
     total = te.compute((M, N), lambda i, j: te.sum(source(i, j), axis=k), name="total")
     out = te.compute((M, N), lambda i, j: epilogue(total, q, i, j), name="out")
-    return ([a, b, q] if across else [b, q]), out
+    return ([a, b, q] if across else [c, q]), out
 
 
 def elu(total, q, i, j):
