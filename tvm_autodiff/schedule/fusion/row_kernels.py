@@ -40,11 +40,10 @@ from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..nest.access import depends_on_any, stride_of
 from ..nest.commuting import commutes
-from ..nest.elementwise_body import body_of
+from ..nest.elementwise_body import reduced_body
 from ..nest.inside import inside_stage, unit_strides_inside
 from ..nest.masked_reductions import masked_reduction_of
 from ..nest.prefix_reductions import prefix_reduction_of
-from ..nest.products import product_of
 
 
 @dataclass(frozen=True)
@@ -271,11 +270,12 @@ def _checked(member: RowKernel) -> RowKernel | None:
         return None  # a row so long is worth threads of its own
     if not inner or unit_strides_inside(op, inner[-1].var):
         return member
-    # results of a row one by one, each a sum along memory
+    # results of a row one by one, each a sum along memory, unless a tile would share what they read
     sums = (
         reduction is not None
         and not member.across
         and contiguous_run(op, reduction.axes) >= 2 * MIN_LANES
+        and not _has_reuse(op, reduction, windows=True)
     )
     return member if sums else None
 
@@ -318,23 +318,23 @@ def inner_axes(member: RowKernel) -> list[Axis]:
     return axes if member.across else [a for n, a in enumerate(axes) if n not in member.rows]
 
 
-def _has_reuse(op: Operation, reduction: Reduction, across: bool = False) -> bool:
+def _has_reuse(op: Operation, reduction: Reduction, windows: bool = False) -> bool:
     """Whether a reduction needs a separate tile: its body has several operands, all of which are
-    reused. Windows count as reused if the rows are summed `across`: each row would read and write
-    all results for each place of the window.
+    reused; with `windows`, also by windows that overlap. Where rows are summed across, each would
+    read and write all results for each place of the window.
     """
     if iterations(op) < LAUNCH_CYCLES:
         return False
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     streams = any(
         all(depends_on_any(node, var) for var in variables)
-        and (not across or size_of(shape_of(load_tensor(node))) >= iterations(op))
+        and (not windows or size_of(shape_of(load_tensor(node))) >= iterations(op))
         for node in postorder(list(reduction.sources))
         if is_load(node)
     )
     if streams:
         return False
-    body = product_of(op) or body_of(op)
+    body = reduced_body(op)
     return not isinstance(body, Declined) and len(body.operands) > 1
 
 
