@@ -12,9 +12,10 @@ from dataclasses import replace
 
 from ...expr.costly import is_expensive
 from ...expr.dtypes import itemsize
-from ...expr.nodes import Tensor, dtype_of, tensor_key
-from ...expr.rewrite import postorder
-from ...graph.stage import axis_range, bodies, reduction_of, shape_of
+from ...expr.nodes import Tensor, Var, dtype_of, node_id, same_node, tensor_key
+from ...expr.rewrite import depends_on, expand_lets, postorder
+from ...expr.structural import StructuralKeys
+from ...graph.stage import axis_range, bodies, loop_axes, reduction_of, shape_of, sources_of
 from ..cost import (
     CALL,
     KERNEL_CALL,
@@ -40,7 +41,7 @@ def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
     """Schedule a fusion group as one function."""
     if too_few_rows(group, machine):
         return Declined("it has too few rows for the threads")
-    if _waits_alone(group, machine) > _moved_apart(group, machine):
+    if _waits_alone(group, machine) > _moved_apart(group, machine) + _repeated(group, machine):
         return no_gain("functions of one number for each row take longer than kernels apart")
     return row_function(group, machine)
 
@@ -82,6 +83,28 @@ def _moved_apart(group: FusionGroup, machine: Machine) -> float:
     work = sum(iterations(part.root, machine.symbolic_size) for part in group.parts)
     start = LAUNCH_CYCLES if machine.worth_threads(work) else KERNEL_CALL
     return moved * SHARED_BYTE / machine.threads + (len(group.parts) - 1) * start
+
+
+def _repeated(group: FusionGroup, machine: Machine) -> float:
+    """The cycles of expensive functions of single elements that kernels apart compute again."""
+    keys = StructuralKeys()
+    known: set[int] = set()
+    again = 0.0
+    for member in group.members:
+        for op in member.kernel.ops:
+            of_row = list(member.row_vars(op))
+            inner = [a.var for a in loop_axes(op) if not any(same_node(a.var, v) for v in of_row)]
+            places: dict[Var, object] = {var: ("row", n) for n, var in enumerate(of_row)}
+            places |= {var: ("inner", n) for n, var in enumerate(inner)}
+            found: set[int] = set()
+            for source in map(expand_lets, sources_of(op)):
+                numbers = keys.parts(source, places)
+                slow = filter(is_expensive, postorder(source))
+                found |= {numbers[node_id(node)] for node in slow if depends_on(node, inner)}
+            lanes = machine.lanes(dtype_of(op.output(0)))
+            again += len(found & known) * iterations(op, machine.symbolic_size) * CALL / lanes
+            known |= found
+    return again / machine.threads
 
 
 def rows(kernel: Kernel, machine: Machine) -> Made | Declined:

@@ -27,6 +27,7 @@ from ...graph.stage import (
     renewed,
     with_bodies,
 )
+from ..cost import LAUNCH_CYCLES
 from ..declined import Declined, no_gain
 from ..kernel import Kernel, iterations, too_large
 from ..machine import Machine
@@ -77,6 +78,8 @@ def stored_part(kernel: Kernel, machine: Machine) -> Made | Declined:
     op = kernel.root
     if too_large(kernel) is None:
         return no_gain("its expression is small")
+    if iterations(op, machine.symbolic_size) < LAUNCH_CYCLES:
+        return no_gain("it has few elements")
     if op.num_outputs != 1 or any(axis_range(axis)[0] != 0 for axis in op.axis):
         return Declined("it has several results, or an axis that does not begin at 0")
     body = expand_lets(bodies(op)[0])

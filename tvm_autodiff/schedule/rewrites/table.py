@@ -24,6 +24,7 @@ from .normal_form import normal_form
 from .prefix_lookups import with_prefix_lookups
 from .prefixes import with_prefixes_in_order
 from .reciprocals import with_reciprocals
+from .stored_parts import with_stored_parts
 from .sums.added_sums import with_added_sums
 from .sums.axis_order import with_axes_in_order
 from .sums.factored_sums import with_factored_sums
@@ -64,6 +65,7 @@ BEFORE_KERNELS = (
     Rewrite(without_unused_axes),
     Rewrite(normal_form),
     Rewrite(without_repeated_elements, exact=False),
+    Rewrite(with_stored_parts),
     Rewrite(with_split_quotients),
     Rewrite(with_reversed_axes, exact=False),
     Rewrite(with_distinct_values),
