@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 
 import pytest
 
@@ -30,3 +32,23 @@ def test_stack_size_is_restored():
     before = threading.stack_size()
     run_deep(lambda: None)
     assert threading.stack_size() == before
+
+
+def test_an_interrupt_ends_the_call():
+    """Ctrl-C arrives while the main thread waits for the other one."""
+    started, steps = threading.Event(), [0]
+
+    def endless() -> None:
+        started.set()
+        while True:
+            steps[0] += 1
+
+    def interrupt() -> None:
+        started.wait()
+        time.sleep(0.2)  # until the main thread waits
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run_deep(endless)
+    assert not [one for one in threading.enumerate() if one.name == "deep-stack"]

@@ -6,6 +6,7 @@ thread for chains of thousands of stages. The library's own walks are iterative 
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -21,7 +22,8 @@ _inside = threading.local()
 def run_deep(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Result:
     """Call ``function(*args, **kwargs)`` with a stack of 512 MiB.
 
-    Exceptions are re-raised in the caller. A nested call is a plain call.
+    Exceptions are re-raised in the caller, and an interrupt of the caller ends the call, once TVM
+    returns to Python. A nested call is a plain call.
 
     Examples
     --------
@@ -39,7 +41,10 @@ def run_deep(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Resu
             results.append(function(*args, **kwargs))
         except BaseException as error:
             failures.append(error)
+        finally:
+            done.set()
 
+    done = threading.Event()
     with _stack_size_lock:  # the size is a setting of the process: restore it at once
         before = threading.stack_size(STACK_BYTES)
         try:
@@ -47,7 +52,20 @@ def run_deep(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Resu
             thread.start()
         finally:
             threading.stack_size(before)
-    thread.join()
+    try:
+        done.wait()  # an interrupted `join` takes the thread for ended
+    except BaseException:  # an interrupt, which Python raises in the main thread only
+        _stop(thread)
+        done.wait()
+        raise
+    finally:
+        thread.join()
     if failures:
         raise failures[0]
     return results[0]
+
+
+def _stop(thread: threading.Thread) -> None:
+    """Raise an interrupt in a thread, at its next step in Python."""
+    name = ctypes.c_ulong(thread.ident or 0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(name, ctypes.py_object(KeyboardInterrupt))
