@@ -50,6 +50,11 @@ Written by `tests/interop/relax/test_operators.py`, which computes each derived 
 *TVM*: `Gradient` has a rule in TVM {version}, which `register_gradients` keeps. *derived*: it has
 none; `register_gradients` derives one from the operator's legaliser. *zero*: also derived, for a
 function that is piecewise constant. *no*: there is no gradient, for the reason given.
+
+Some of TVM's rules fail: those of `triu` and `split`, of `conv2d` with strides and dilations that
+differ by axis, and of `take` with `mode="wrap"`, which writes outside of its result where an index
+is out of range. `register_gradients(override=True)` derives these as well. The gradient of
+`cumsum(exclusive=True)` is wrong in TVM, and cannot be derived.
 """
 
 TAIL = """

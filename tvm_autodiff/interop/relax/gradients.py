@@ -128,7 +128,8 @@ def register_gradients(
         The operators to register, such as ``"relax.erf"`` or ``"erf"``. By default, all that have a
         legaliser.
     override : bool
-        Whether a derived gradient replaces one that TVM has.
+        Whether a derived gradient replaces one that TVM has. Some of TVM's fail: see
+        docs/reference/relax_operators.md.
 
     Returns
     -------
