@@ -344,6 +344,26 @@ CHECK_AND_SHOW = {
         InvalidArgumentError,
         "order must be a positive int",
     ),
+    "check_grads, no step": (
+        lambda: ad.check_grads(y, [x], step=0),
+        InvalidArgumentError,
+        "step must be > 0",
+    ),
+    "check_grads, negative tolerance": (
+        lambda: ad.check_grads(y, [x], rtol=-1.0),
+        InvalidArgumentError,
+        "rtol must be >= 0",
+    ),
+    "check_grads, seed": (
+        lambda: ad.check_grads(y, [x], seed="a"),
+        InvalidArgumentError,
+        "seed must be an int",
+    ),
+    "check_grads, NaN": (
+        lambda: ad.check_grads(y, [x], values={x: np.full(4, np.nan)}),
+        InvalidArgumentError,
+        "values: x is not finite",
+    ),
     "check_grads, intermediate tensor": (
         lambda: ad.check_grads(z, [y]),
         InvalidArgumentError,

@@ -134,7 +134,16 @@ def check_grads(
             )
     if not isinstance(order, int) or order < 1:
         raise InvalidArgumentError(f"order must be a positive int, got {order!r}")
+    for name, number in {"step": step, "rtol": rtol, "atol": atol}.items():
+        if number is not None and not (number > 0 or (number == 0 and name != "step")):
+            least = "> 0" if name == "step" else ">= 0"
+            raise InvalidArgumentError(f"{name} must be {least}, got {number!r}")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InvalidArgumentError(f"seed must be an int >= 0, got {seed!r}")
     given = {tensor_key(t): np.asarray(v) for t, v in (values or {}).items()}
+    for tensor, value in (values or {}).items():
+        if not np.isfinite(given[tensor_key(tensor)]).all():
+            raise InvalidArgumentError(f"values: {tensor.op.name} is not finite, got {value!r}")
     rng = np.random.default_rng(seed)
     head = placeholder_like(output, "head")
     adjoints = list(vjp([output], listed, [head]))  # zeros of other inputs are checked, too
