@@ -88,6 +88,12 @@ CASES = {
         lambda: window(lambda i, k, a, b: ite(a <= b, x[i + a, k + b], C(0, F))),
         [[K, K]],
     ),
+    "an infinite factor under the condition of the other axis": (
+        lambda: window(
+            lambda i, k, a, b: ite(k + b < 3, x[i + a, k + b] * te.exp(u[a] * 1e4), C(0, F))
+        ),
+        [[K], [K]],
+    ),
     "both axes in one dimension": (
         lambda: window(lambda i, k, a, b: x[i, k + a + b], (H, W - 2 * K + 2)),
         [[K, K]],

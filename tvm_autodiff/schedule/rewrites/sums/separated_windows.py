@@ -13,6 +13,7 @@ from functools import reduce
 from math import prod
 
 from ....expr.build import add, all_of, cast, conjuncts, if_then_else, like, mul, sub
+from ....expr.costly import may_be_infinite
 from ....expr.factoring import conditional_factors
 from ....expr.integers.intervals import Intervals, range_intervals
 from ....expr.nodes import (
@@ -120,6 +121,9 @@ def _split(op: Operation, reduction: Reduction, kind: str, axis: Axis) -> _Split
     outside = [c for c in conditions if not depends_on(c, [axis.var])]
     if not own or any(depends_on(c, others) or contains_load(c) for c in inside):
         return None
+    under = [f for f, cs in factors if any(depends_on(c, [axis.var]) for c in cs)]
+    if any(may_be_infinite(factor) for factor in under if not depends_on(factor, [axis.var])):
+        return None  # where nothing is summed, it would be multiplied by zero
     known = {one.var: axis_range(one) for one in (*op.axis, *reduction.axes)}
     moved = _Moved(axis, others, Intervals(range_intervals(known)))
     fixed = [moved.over_places(factor) for factor in own]
