@@ -23,7 +23,7 @@ from ..nest.access import is_flat, stride_of
 from ..nest.decided import decided
 from ..nest.nest import bordered, nest_of, unrolled, vectorised
 from ..nest.residues import moduli_of
-from ..rewrites.sums.unrolled import window_of
+from ..rewrites.windows.unrolled import window_of
 from .loops.elements import has_border
 from .loops.nest_function import nest_function
 from .loops.parallel import threads_over

@@ -32,10 +32,10 @@ from .sums.grouped_columns import with_grouped_columns
 from .sums.joined_sums import with_joined_sums
 from .sums.quotient_sums import with_split_quotients
 from .sums.scanned_sums import with_scanned_sums
-from .sums.separated_windows import with_separated_windows
-from .sums.unrolled import with_inlined_borders, with_written_classes
 from .sums.unused_axes import without_repeated_elements
-from .sums.window_sums import with_window_sums
+from .windows.separated_windows import with_separated_windows
+from .windows.unrolled import with_inlined_borders, with_written_classes
+from .windows.window_sums import with_window_sums
 
 
 @dataclass(frozen=True)

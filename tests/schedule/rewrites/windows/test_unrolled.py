@@ -13,7 +13,7 @@ from tvm_autodiff.expr.rewrite import postorder
 from tvm_autodiff.graph.stage import reduction_of
 from tvm_autodiff.schedule.fusion.kernels import cut, separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
-from tvm_autodiff.schedule.rewrites.sums.unrolled import unrolled_bodies, window_of
+from tvm_autodiff.schedule.rewrites.windows.unrolled import unrolled_bodies, window_of
 
 
 def names(outputs):

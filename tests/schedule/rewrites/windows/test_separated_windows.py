@@ -10,7 +10,7 @@ import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import axis_range, is_compute, reduced_axes, shape_of
-from tvm_autodiff.schedule.rewrites.sums.separated_windows import with_separated_windows
+from tvm_autodiff.schedule.rewrites.windows.separated_windows import with_separated_windows
 
 H, W, K = 20, 17, 7
 F = "float64"
