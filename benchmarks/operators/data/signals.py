@@ -146,9 +146,86 @@ def autocorrelation(batch: int, length: int, lags: int) -> Case:
     )
 
 
+def detection(ranges: int, speeds: int, near: int, far: int) -> Case:
+    """The excess of power over that of the cells around, beyond `near` of them and up to `far`:
+    padded along the range, periodic along the speed.
+    """
+    cells = float((2 * far + 1) ** 2 - (2 * near + 1) ** 2)
+
+    def ours(re: Any, im: Any, scale: Any) -> Any:
+        power = mapped((ranges, speeds), lambda r, v: re[r, v] * re[r, v] + im[r, v] * im[r, v])
+
+        def box(width: int) -> Any:
+            def cell(r: Any, v: Any, a: Any, b: Any) -> Any:
+                inside = te.all(r + a >= width, r + a < ranges + width)
+                place = te.max(te.min(r + a - width, ranges - 1), 0)
+                return te.if_then_else(inside, power[place, (v + b - width + speeds) % speeds], 0.0)
+
+            return reduced((ranges, speeds), (2 * width + 1, 2 * width + 1), cell)
+
+        inner, outer = box(near), box(far)
+        return mapped(
+            (ranges, speeds),
+            lambda r, v: te.sigmoid(
+                power[r, v] - scale[0] * (outer[r, v] - inner[r, v]) * (1.0 / cells)
+            ),
+        )
+
+    def array(lib: Any, re: Any, im: Any, scale: Any, sigmoid: Any) -> Any:
+        power = re * re + im * im
+
+        def box(width: int) -> Any:
+            nothing = lib.zeros_like(power[:width])
+            rows = lib.concatenate([nothing, power, nothing])
+            whole = lib.concatenate([rows[:, -width:], rows, rows[:, :width]], 1)
+            tall = sum(whole[a : a + ranges] for a in range(2 * width + 1))
+            return sum(tall[:, b : b + speeds] for b in range(2 * width + 1))
+
+        return sigmoid(power - scale * (box(far) - box(near)) / cells)
+
+    grid = Input((ranges, speeds))
+    return operator(
+        {"re": grid, "im": grid, "scale": Input((1,), 0.1, 1.0)},
+        (ranges, speeds),
+        ours,
+        lambda torch, *arrays: array(torch, *arrays, torch.sigmoid),
+        lambda jax, *arrays: array(jax.numpy, *arrays, jax.nn.sigmoid),
+    )
+
+
+def fourier_mix(batch: int, length: int, width: int) -> Case:
+    """The real part of Fourier transforms along two axes, whose tables are computed."""
+
+    def table(size: int, function: Any) -> Any:
+        step = 2.0 * pi / size
+        return mapped((size, size), lambda a, b: function((a * b % size).astype("float32") * step))
+
+    def ours(x: Any) -> Any:
+        shape = (batch, length, width)
+        cosine, sine = table(width, te.cos), table(width, te.sin)
+        real = reduced(shape, (width,), lambda b, i, e, d: x[b, i, d] * cosine[d, e])
+        other = reduced(shape, (width,), lambda b, i, e, d: x[b, i, d] * sine[d, e])
+        rows, columns = table(length, te.cos), table(length, te.sin)
+        return reduced(
+            shape,
+            (length,),
+            lambda b, i, e, m: rows[i, m] * real[b, m, e] - columns[i, m] * other[b, m, e],
+        )
+
+    return operator(
+        {"x": Input((batch, length, width))},
+        (batch, length, width),
+        ours,
+        lambda torch, x: torch.fft.fft2(x).real,
+        lambda jax, x: jax.numpy.fft.fft2(x).real,
+    )
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "filter-of-127-taps": lambda: long_filter(16, 8000, 127),
     "spectrogram": lambda: spectrogram(4, 16000, 256, 128),
     "wavelet": lambda: wavelet(256, 1024),
     "autocorrelation": lambda: autocorrelation(32, 2000, 40),
+    "detection": lambda: detection(201, 101, 1, 4),
+    "fourier-mix": lambda: fourier_mix(4, 90, 66),
 }

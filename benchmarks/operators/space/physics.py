@@ -185,9 +185,53 @@ def quaternions(batch: int, joints: int, points: int) -> Case:
     )
 
 
+def springs(rows: int, columns: int) -> Case:
+    """The energy of springs between neighbours of a cloth, in six directions."""
+    ways = ((1, 0), (0, 1), (1, 1), (1, -1), (2, 0), (0, 2))
+
+    def ours(x: Any, length: Any, stiffness: Any) -> Any:
+        total: Any = None
+        for way, (down, right) in enumerate(ways):
+
+            def energy(i: Any, j: Any, way: int = way, down: int = down, right: int = right) -> Any:
+                first, second = j + max(-right, 0), j + max(right, 0)
+                apart = [x[i + down, second, c] - x[i, first, c] for c in range(3)]
+                square = apart[0] * apart[0] + apart[1] * apart[1] + apart[2] * apart[2]
+                stretch = te.sqrt(square + 1e-6) - length[way]
+                return stiffness[way] * stretch * stretch
+
+            axes = [te.reduce_axis((0, rows - down)), te.reduce_axis((0, columns - abs(right)))]
+            part = te.compute((), lambda: te.sum(energy(*axes), axis=axes), "energy")  # noqa: B023
+            total = part if total is None else total + part
+        return total
+
+    def array(sqrt: Any, x: Any, length: Any, stiffness: Any) -> Any:
+        total = 0.0
+        for way, (down, right) in enumerate(ways):
+            first = x[: rows - down, max(-right, 0) : columns - max(right, 0)]
+            apart = x[down:, max(right, 0) : columns + min(right, 0)] - first
+            stretch = sqrt((apart * apart).sum(-1) + 1e-6) - length[way]
+            total = total + (stiffness[way] * stretch * stretch).sum()
+        return total
+
+    return operator(
+        {
+            "x": Input((rows, columns, 3)),
+            "length": Input((6,), 0.1, 1.0),
+            "stiffness": Input((6,), 0.1, 1.0),
+        },
+        (),
+        ours,
+        lambda torch, *arrays: array(torch.sqrt, *arrays),
+        lambda jax, *arrays: array(jax.numpy.sqrt, *arrays),
+        tolerance=1e-3,
+    )
+
+
 CASES: dict[str, Callable[[], Case]] = {
     "gravity": lambda: gravity(500),
     "lennard-jones": lambda: lennard_jones(600),
     "shallow-water": lambda: shallow_water(256),
+    "springs": lambda: springs(101, 87),
     "quaternion-skinning": lambda: quaternions(32, 16, 500),
 }
