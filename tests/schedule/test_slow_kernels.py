@@ -121,8 +121,8 @@ def test_reasons_are_kept():
     assert found.rule == "rows"
     assert not found.plain
     assert [name for name, _ in found.declined] == [
-        *("prefix_reduction", "split_rows", "interleaving", "windows", "transposition"),
-        *("elementwise", "masked_reduction", "contraction"),
+        *("prefix_reduction", "split_rows", "interleaving", "windows", "stored_part"),
+        *("transposition", "elementwise", "masked_reduction", "contraction"),
     ]
     assert all(declined.reason for _, declined in found.declined)
 

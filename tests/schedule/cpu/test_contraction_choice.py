@@ -40,7 +40,7 @@ def names_of(kernel, machine):
 
 @pytest.mark.parametrize("size", [(1024, 2, 15), (1000, 3, 7), (517, 1, 31)])
 def test_small_products_are_not_copied(size):
-    assert rules_of(dots(*size)[1]) in (["reduction"], ["rows"])
+    assert rules_of(dots(*size)[1]) in (["reduction"], ["rows"], ["windows"])
     check(dots(*size))
 
 

@@ -203,10 +203,11 @@ def test_ranges_that_change_along_a_row_stay_outside(reducer, reduced):
 def test_rows_of_a_symbolic_and_a_literal_extent_of_int64(monkeypatch):
     monkeypatch.setattr("tvm_autodiff.compile.pipeline.machine_of", with_usual_caches)
     h, four = te.var("h", "int64"), te.const(4, "int64")
-    b, m = te.placeholder((h,), "float64", name="b"), te.reduce_axis((te.const(0, "int64"), h), "m")
-    y = te.compute((h, four), lambda i, j: te.min(b[m], axis=m), name="y")
-    function, given = build(b, y, cache=False), np.array([2.0, -1.0, 3.0])
-    np.testing.assert_array_equal(function(given), np.full((3, 4), -1.0))
+    m = te.reduce_axis((te.const(0, "int64"), h), "m")
+    b = te.placeholder((h, four, h), "float64", name="b")
+    y = te.compute((h, four), lambda i, j: te.min(b[i, j, m], axis=m), name="y")
+    function, given = build(b, y, cache=False), np.arange(36.0).reshape(3, 4, 3)
+    np.testing.assert_array_equal(function(given), given.min(2))
     assert [kernel.rule for kernel in function.profile(given).kernels] == ["rows"]
 
 

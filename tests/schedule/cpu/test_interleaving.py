@@ -162,7 +162,7 @@ DECLINED = {
     ),
     "vectors run along its last axis": lambda: padded(64, LANES),
     "a branch reads neighbours at places that lie apart": lambda: guarded(64),
-    "it reads neighbours at places that lie apart": lambda: apart(64, 8)[1],
+    "it reads neighbours at places that lie apart": lambda: apart(64, 16)[1],
 }
 
 

@@ -92,7 +92,7 @@ TAKEN = {
     "a map of rows": (mapped(3, 37), "windows"),
     "clamped": (clamped(50), "windows"),
     "reads that lie apart": (apart(7, 37), "windows"),
-    "forces by components": (springs(3, 40), "stored_part"),
+    "forces by components": (springs(3, 500), "stored_part"),
     "a sum of rows": (summed(6, 33), "stored_terms"),
     "a sum and its epilogue": (summed(6, 33, epilogue=True), "stored_terms"),
     "a maximum of columns": (columns(20, 7), "stored_terms"),
@@ -108,7 +108,7 @@ def test_taken(name):
 
 
 def test_only_large_expressions_have_parts():
-    small, choice = springs(3, 40, neighbours=3)[1], mapped(9)[1]
+    small, choice = springs(3, 500, neighbours=3)[1], mapped(5000)[1]
     declined = stored_part(Kernel(small.op), avx512(1))
     assert isinstance(declined, Declined)
     assert declined.reason == "its expression is small"

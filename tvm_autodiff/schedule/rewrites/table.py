@@ -71,7 +71,7 @@ BEFORE_KERNELS = (
     Rewrite(with_distinct_values),
     Rewrite(with_grouped_columns, exact=False, kinds=("llvm",)),
     Rewrite(with_gathered_operands, kinds=("llvm",)),
-    Rewrite(with_separated_windows),
+    Rewrite(with_separated_windows, exact=False),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
 )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import prod
 
 from ....expr.build import const, mul
-from ....expr.dtypes import bits_of
+from ....expr.dtypes import bits_of, integer_range
 from ....expr.nodes import Axis, Expr, Tensor, dtype_of, load, node_id
 from ....expr.rewrite import variables_of
 from ....graph.graph import each_stage
@@ -27,8 +27,7 @@ from ....graph.stage import (
 )
 from ....rules.reductions.reducers import classify
 
-#: products with a number of elements stay below it, in any type of 32 bits
-_MOST = 2**31
+_MOST = integer_range("int32")[1]  #: elements of which a type of 32 bits holds the number
 
 
 def without_repeated_elements(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -43,7 +42,7 @@ def _once(op: Operation) -> list[Tensor] | None:
     kinds = [classify(reduction.combiner, n) for n in range(len(reduction.sources))]
     unused = _unused(reduction)
     count = prod(int(axis_range(axis)[1]) for axis in unused)
-    if not unused or not 0 < count < _MOST or not {"sum", "max", "min"}.issuperset(kinds):
+    if not unused or not 0 < count <= _MOST or not {"sum", "max", "min"}.issuperset(kinds):
         return None
     if any(bits_of(dtype_of(source)) < 32 for source in reduction.sources):
         return None
