@@ -46,13 +46,14 @@ from ...graph.stage import (
     sources_of,
     with_bodies,
 )
-from ..cost import LATENCY, MAX_NODES, MAX_PIECES, STORE
+from ..cost import LATENCY, MAX_COPIES, MAX_NODES, STORE
 from ..nest.in_range import is_safe, loops_of
 
 #: nodes of a tree above which a part is stored, as of what is written into its readers
 _PART = MAX_NODES // LATENCY
 _SHARED = STORE * LATENCY  #: as of one that is read twice
-_TREE = MAX_NODES * MAX_PIECES  #: nodes of a tree below which an expression is left whole
+#: how often a node of the graph is written out on average, below which an expression is left whole
+_REPEATED = MAX_COPIES * LATENCY
 
 
 def with_stored_parts(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -67,7 +68,7 @@ def _stored(op: Operation) -> list[Tensor] | None:
         return None
     sources = merge_equal([expand_lets(source) for source in sources_of(op)])
     order = postorder(sources)
-    if len(order) <= _PART or sum(map(tree_size, sources)) <= _TREE:
+    if len(order) <= _PART or sum(map(tree_size, sources)) <= _REPEATED * len(order):
         return None
     axes = [*op.axis, *reduced_axes(op)]
     plain = [axis for axis in axes if _is_plain(axis, axes)]
