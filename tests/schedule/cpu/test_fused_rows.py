@@ -296,3 +296,23 @@ def test_functions_of_one_number_are_worth_kernels_apart(name):
     [group] = groups_of(losses(rows, width, function)[1])
     found = fused_rows(group, avx512(threads))
     assert isinstance(found, Declined) != fused
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_work_that_kernels_apart_would_repeat_counts(shared):
+    """Functions of one number for each row are no reason where the sums share functions."""
+    p, x = te.placeholder((151, 3), "float64", "p"), te.placeholder((151, 11), "float64", "x")
+
+    def total(number):
+        k, own = te.reduce_axis((0, 11), "k"), 1.0 if shared else float(number)
+
+        def term(i):
+            inner = te.log(te.exp(p[i, 2] * x[i, k] * own) + own)
+            return te.sum(te.log(inner + own) * x[i, k] * float(number), axis=k)
+
+        part = te.compute((151,), term, name="part")
+        scale = lambda i: te.exp(p[i, 0]) * te.tanh(p[i, 1]) * te.log(p[i, 2])  # noqa: E731
+        return te.compute((151,), lambda i: part[i] * scale(i), name=f"y{number}")
+
+    [group] = groups_of([total(number) for number in (1, 2, 3)])
+    assert isinstance(fused_rows(group, avx512(1)), Declined) != shared

@@ -182,3 +182,18 @@ def test_sums_of_columns_stay_outside(name):
     edges = te.compute((200, 200), lambda i, j: b[i, j] * total[i], name="edges")
     names = [part.name for group in groups_of([edges]) for part in group.parts]
     assert ("total" in names) == joins
+
+
+def test_differences_of_products_are_no_rows_of_a_group():
+    """Each element of the tables and of the operands is read many times: a tile shares them."""
+    x, y = te.placeholder((4, 90, 66), name="x"), te.placeholder((4, 90, 66), name="y")
+    angle = lambda a, b: (a * b % 90).astype("float32")  # noqa: E731
+    cosine = te.compute((90, 90), lambda a, b: te.cos(angle(a, b)), name="cosine")
+    sine = te.compute((90, 90), lambda a, b: te.sin(angle(a, b)), name="sine")
+    m = te.reduce_axis((0, 90), "m")
+    z = te.compute(
+        (4, 90, 66),
+        lambda b, i, e: te.sum(cosine[i, m] * x[b, m, e] - sine[i, m] * y[b, m, e], axis=m),
+        name="z",
+    )
+    assert not [group for group in groups_of([z]) if "z" in [op.name for op in group.ops]]
