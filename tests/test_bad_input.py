@@ -420,6 +420,11 @@ BUILD = {
         LoweringError,
         "even uses the variable m, which is neither an axis nor a dimension",
     ),
+    "a function of real numbers of an integer": (
+        lambda: ad.build([n], stage(lambda i: te.tanh(n[i]), "bent")),
+        InvalidArgumentError,
+        "stage bent calls tanh with an int32: cast the argument first",
+    ),
     "a packed function that nobody registered": (
         lambda: ad.build([x], packed("nobody")),
         InvalidArgumentError,

@@ -52,6 +52,7 @@ def main() -> None:
     if options.report:
         from .page import write
 
+        options.report.mkdir(parents=True, exist_ok=True)
         write(results, options.report)
         if headline.THREADS in results.by_threads:
             headline.write(options.report)

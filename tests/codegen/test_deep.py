@@ -7,8 +7,10 @@ import threading
 import time
 
 import pytest
+from tvm import te
 
-from tvm_autodiff.codegen.deep import run_deep
+from tvm_autodiff import build
+from tvm_autodiff.codegen.deep import raised_while_waiting, run_deep
 
 
 def test_result_and_arguments():
@@ -18,6 +20,12 @@ def test_result_and_arguments():
 def test_exception():
     with pytest.raises(ZeroDivisionError):
         run_deep(lambda: 1 // 0)
+
+
+def test_an_exception_of_the_call_is_not_one_of_a_signal():
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_deep(lambda: 1 // 0)
+    assert not raised_while_waiting(caught.value)
 
 
 def test_nested_call_stays_in_its_thread():
@@ -57,3 +65,27 @@ def test_an_interrupt_ends_the_call():
         signal.signal(signal.SIGINT, before)
     assert time.perf_counter() < end
     assert not [one for one in threading.enumerate() if one.name == "deep-stack"]
+
+
+class TimeIsUpError(Exception):
+    """What a caller's handler of a signal raises."""
+
+
+def test_what_a_handler_of_a_signal_raises_reaches_the_caller_of_a_build():
+    """As itself, not as a fault of the build."""
+    x = te.placeholder((4,), name="x")
+    y = x
+    for _ in range(300):  # a build of some seconds
+        y = te.compute((4,), lambda i: te.sin(y[i]) + y[3 - i], name="y")  # noqa: B023
+
+    def end(number, frame):
+        raise TimeIsUpError
+
+    before = signal.signal(signal.SIGALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(TimeIsUpError):
+            build(x, y, cache=False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

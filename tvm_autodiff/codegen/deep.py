@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -63,6 +64,14 @@ def run_deep(function: Callable[..., Result], *args: Any, **kwargs: Any) -> Resu
     if failures:
         raise failures[0]
     return results[0]
+
+
+def raised_while_waiting(error: BaseException) -> bool:
+    """Whether an exception is of the caller of `run_deep`, raised by a handler of a signal (a limit
+    of time, say) while the call went on.
+    """
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code is threading.Event.wait.__code__ for frame, _ in frames)
 
 
 def _stop(thread: threading.Thread) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
-from ..codegen.deep import run_deep
+from ..codegen.deep import raised_while_waiting, run_deep
 from ..codegen.modules import Module
 from ..debug import CheckedFunction
 from ..debug.inspector import Inspector
@@ -39,6 +39,7 @@ from ..schedule.tuning.options import Tuning
 from ..sparse.function import takes_sparse
 from ..warn import warn
 from ..zero_elimination.passes.reductions import solve_masks
+from .float_functions import refuse_functions_of_integers
 from .manifest import manifest_of
 from .request import Request, Tensors, Updates, request_of
 
@@ -220,8 +221,10 @@ def build(
     threads = check_threads(num_threads)
     machine = replace(machine_of(as_target(target), threads), exact_math=exact_math)
     request = request_of(inputs, outputs, updates)
+    wanted = [*request.outputs, *(new for _, new in request.updates)]
+    refuse_functions_of_integers(wanted)
     if machine.kind == "llvm":  # code for a GPU may be for another machine
-        refuse_unknown_functions([*request.outputs, *(new for _, new in request.updates)])
+        refuse_unknown_functions(wanted)
     if tune is not None and not isinstance(tune, Tuning):
         raise InvalidArgumentError(f"tune must be a Tuning, got {type(tune).__name__}")
     function = _built(request, machine, cache, tune)
@@ -229,7 +232,6 @@ def build(
         warn(function.notice, PlainScheduleWarning)
     if not debug_nan:
         return function
-    wanted = [*request.outputs, *(new for _, new in request.updates)]
     checked = partial(_built, machine=machine, cache=False, tune=None)
     look = Inspector(request.inputs, wanted, lambda given, all_: checked(request_of(given, all_)))
     return cast("CompiledFunction", CheckedFunction(function, look))
@@ -330,6 +332,8 @@ def _compiled(
     except AutodiffError:
         raise
     except Exception as error:
+        if raised_while_waiting(error):
+            raise
         raise _fault(request, error) from error
     return done.executable, manifest_of(request, done, plans)
 

@@ -27,6 +27,12 @@ ENERGY = function(programs.energy)
 
 
 
+def nested():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it is a prototype
+        return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])
+
+
 def quantized():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch is about to remove them
@@ -41,6 +47,7 @@ CASES = {
     "an array of numpy": (lambda: ENERGY(X.numpy(), W), "x is ndarray: arguments must be PyTorch"),
     "a text": (lambda: ENERGY("a", W), "x is str"),
     "a sparse tensor": (lambda: ENERGY(X.to_sparse(), W), "layout torch.sparse_coo"),
+    "a nested tensor": (lambda: ENERGY(nested(), W), "x is a nested tensor.*to_padded_tensor"),
     "a quantized tensor": (lambda: ENERGY(quantized(), W), "x is quantized.*dequantize"),
     "a sparse tensor after a dense one": (
         lambda: (ENERGY(X, W), ENERGY(X.to_sparse(), W)),

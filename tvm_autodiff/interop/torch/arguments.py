@@ -27,13 +27,15 @@ def quick_key(leaves: Sequence[Any]) -> tuple[Hashable, ...]:
     AttributeError
         If a leaf is neither a PyTorch tensor nor a number.
     TypeError
-        If a size is symbolic.
+        If a size is symbolic, or a nested tensor has none.
     """
     parts: list[Any] = []
     for leaf in leaves:
         kind = type(leaf)
         if kind is float or kind is int or kind is bool:
             parts.append(kind)
+        elif leaf.is_nested:
+            raise TypeError("a nested tensor has no shape")
         else:
             parts.append(leaf.device)
             parts.append(leaf.dtype)
@@ -79,6 +81,11 @@ def _check(value: Any, name: str) -> None:
             f"{name} is {type(value).__name__}: arguments must be PyTorch tensors and numbers, in "
             "tuples, lists, dictionaries and dataclasses; bind values that specialise the function "
             "in its closure"
+        )
+    if value.is_nested:
+        raise InvalidArgumentError(
+            f"{name} is a nested tensor: kernels take dense tensors: use .to_padded_tensor(0.0), "
+            "or call the function with each of .unbind()"
         )
     if value.layout != torch.strided:
         raise InvalidArgumentError(
