@@ -90,7 +90,7 @@ def lower(
     request = request_of(inputs, outputs)
 
     def scheduled() -> Program:
-        return _plan(request, machine, rules_for(machine)).program(False)
+        return _plan(request, machine, rules_for(machine)).program()
 
     return run_deep(scheduled).module
 
@@ -312,7 +312,14 @@ def _plan(
     wanted = solve_masks([*request.outputs, *(new for _, new in request.updates)])
     updates = [(old, new) for (old, _), new in zip(request.updates, wanted[count:], strict=True)]
     return Plan(
-        request.inputs, wanted[:count], updates, machine, rules, solve_masks, tiles=tiles
+        request.inputs,
+        wanted[:count],
+        updates,
+        machine,
+        rules,
+        solve_masks,
+        tiles=tiles,
+        constants=tiles,
     )
 
 

@@ -13,6 +13,8 @@ EXPENSIVE = frozenset(
         *("asinh", "acosh", "atanh", "hypot"),
     )
 )
+#: those of a sum are products of those of its terms
+EXPONENTIALS = frozenset(("exp", "exp2", "exp10", "power"))
 #: what takes several times as long as a product
 SLOW = EXPENSIVE | {"sqrt", "rsqrt", "div", "fmod"}
 

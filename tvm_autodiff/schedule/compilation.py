@@ -6,6 +6,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..codegen.host.workspace import PlannedStorage
 from ..codegen.modules import compiled_module, module_of
 from ..codegen.passes.compaction import lowered_by_tvm
 from ..codegen.stages.primfunc import first_line
+from ..codegen.targets import host_target
 from ..errors import LoweringError
 from ..expr.nodes import Expr
 from ..package import FOLDER
@@ -55,9 +57,10 @@ def compiled(plan: Plans, *, direct: bool = True) -> Compiled:
         If TVM rejects the plain loops of a stage.
     """
     while True:
-        program = run_deep(plan.program, direct and plan.machine.kind == "llvm")
+        calls = direct and plan.machine.kind == "llvm"
+        here = partial(_built, machine=plan.machine, target=host_target()) if calls else None
         try:
-            return _attempt(program, plan.machine)
+            return _attempt(run_deep(plan.program, here), plan.machine)
         except _RefusedError as refused:
             failure, cause = str(refused), refused.__cause__
         culprits = [
@@ -84,7 +87,7 @@ def compiled(plan: Plans, *, direct: bool = True) -> Compiled:
 def _attempt(program: Program, machine: Machine) -> Compiled:
     executable, storages, shapes = run_deep(
         compile_watched,
-        lambda: _built(program.module, machine),
+        lambda: _built(program.module, machine, machine.target),
         program.steps,
     )
     if program.workspace is not None:
@@ -92,9 +95,9 @@ def _attempt(program: Program, machine: Machine) -> Compiled:
     return Compiled(executable, program, storages, shapes)
 
 
-def _built(module: Any, machine: Machine) -> Any:
+def _built(module: Any, machine: Machine, target: Any) -> Any:
     try:
-        return compiled_module(module, machine.target, *pipelines_for(machine))
+        return compiled_module(module, target, *pipelines_for(machine))
     except Exception as error:  # of TVM's passes and code generators, which raise anything
         place = _own_pass(error)
         if place is not None:
@@ -123,7 +126,7 @@ def _reason_against(one: Scheduled, machine: Machine) -> str | None:
     for launch in finished(one.launches, machine):
         module = module_of({"main": function_alone(launch)})
         try:
-            run_deep(_built, module, machine)
+            run_deep(_built, module, machine, machine.target)
         except _RefusedError as refused:
             return str(refused)
     return None

@@ -8,6 +8,7 @@ by, too, is defined in `codegen`.
 
 from __future__ import annotations
 
+from ..codegen.host.host_cpu import USUAL_CACHES
 from ..codegen.passes.small_launches import CALL, LARGE_SIZE, SYMBOLIC_SIZE, THREAD_CYCLES
 
 __all__ = ["CALL", "LARGE_SIZE", "SYMBOLIC_SIZE", "THREAD_CYCLES"]
@@ -47,6 +48,8 @@ MAX_COPIES = 16
 MAX_PIECES = 5  #: pieces of an axis at most; each is a copy of the loop body
 MAX_NODES = 1_500  #: expressions of a body with all of its copies
 MAX_SYMBOLS = 2  #: of a program that is planned for some sizes, too: each is a plan to build
+#: bytes of a table of constants, which a core's own cache is to hold on usual machines
+MAX_CONSTANT = USUAL_CACHES[1].size
 MAX_SEARCHED = 5  #: things of which all orders or subsets are tried: 541 orders take under 0.1 ms
 
 

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
+from ..codegen.modules import Module
 from ..expr.build import variable
 from ..expr.nodes import Tensor, Var, tensor_key
+from ..graph.graph import Graph
 from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop, loop_stage
 from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
 from .backends import finished, loop_rules_for
+from .constants import constant_stages
 from .cost import SYMBOLIC_SIZE
 from .declined import Declined
 from .emit import called_parts
 from .emit.common_launches import without_common_launches
 from .emit.direct import Part, SizeRange
+from .emit.known_values import with_known_values
 from .emit.loop_carries import StepValues, step_values
 from .emit.loop_function import loop_step
-from .emit.program import Program, assemble
+from .emit.program import Program, assemble, assemble_parts, is_direct
 from .emit.rewind_function import kept_step, rewind_step
 from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
@@ -42,6 +46,7 @@ from .slow_kernels import reasons_of
 from .tiled.choice import with_tiles
 
 Key = tuple[int, int]  #: of a tensor
+Compiler: TypeAlias = Callable[[Module], Any]
 
 
 @dataclass
@@ -65,6 +70,9 @@ class Plan:
         The inputs that differ from one step to the next.
     tiles : bool
         Whether stages may run tile by tile, for programs whose loops call kernels.
+    constants : bool
+        Whether stages of constants are computed when the program is built, where its ``main`` calls
+        kernels directly.
     kernels : list of Kernel or FusionGroup
         The kernels in order of execution.
     results : list of Tensor
@@ -85,6 +93,7 @@ class Plan:
     times: int = 1
     varying: Sequence[Tensor] = ()
     tiles: bool = False
+    constants: bool = False
     kernels: list[Kernel | FusionGroup] = field(init=False)
     results: list[Tensor] = field(init=False)
     scheduled: list[Scheduled] = field(init=False, default_factory=list)
@@ -97,7 +106,9 @@ class Plan:
             tensors = with_stored_functions(tensors, self.machine)
         if self.tiles:
             tensors = with_tiles(tensors, self.machine)
-        kernels, self.results = cut(tensors, exact)
+        kernels, self.results = cut(tensors, exact, self.constants)
+        wanted = set(map(tensor_key, self.results))
+        self._fixed = constant_stages(Graph(self.results), wanted) if self.constants else set()
         self.kernels = repeated(kernels, self.times, self.varying)
         self._calls = True
         self._copies: dict[Key, Kernel] = {}
@@ -111,10 +122,19 @@ class Plan:
         kept = {tensor_key(result) for result in self.results}
         return in_order_of_memory(without_common_launches(steps, self.machine), kept)
 
-    def program(self, direct: bool) -> Program:
-        """The module of the program; `direct` as in `program.assemble`."""
-        part = self.part(direct)
-        return assemble(part.steps, part.inputs, part.outputs, part.updates, direct=direct)
+    def program(self, compiled: Compiler | None = None) -> Program:
+        """The module of the program.
+
+        Parameters
+        ----------
+        compiled : callable, optional
+            Compiles a module for this host; given if ``main`` may take more than arrays and call
+            kernels directly.
+        """
+        part = self.part(compiled is not None)
+        if compiled is not None and is_direct(part):
+            return assemble_parts([self.with_constants(part, compiled)])
+        return assemble(part.steps, part.inputs, part.outputs, part.updates)
 
     def part(self, direct: bool, when: SizeRange | None = None) -> Part:
         """The launches of the program for some calls; with `direct` loops call functions by
@@ -131,6 +151,13 @@ class Plan:
         pairs = list(zip(olds, self.results[count:], strict=True))
         ordered, updates = order_updates(self.steps(), pairs, copy)
         return Part(ordered, self.inputs, self.results[:count], updates, when)
+
+    def with_constants(self, part: Part, compiled: Compiler) -> Part:
+        """A part of direct calls without the launches of constants, which run now, on this host,
+        whatever machine the program is for.
+        """
+        steps, values = with_known_values(part.steps, self._fixed, compiled)
+        return replace(part, steps=steps, constants=values)
 
     def refuse(self, scheduled: Scheduled, reason: str) -> None:
         """Prevent the next `program` from scheduling a kernel by the same rule."""

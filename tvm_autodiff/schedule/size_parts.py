@@ -31,7 +31,7 @@ from .cost import LARGE_SIZE, MAX_SYMBOLS, SYMBOLIC_SIZE
 from .emit.direct import Part, SizeRange
 from .emit.program import Program, assemble_parts, is_direct
 from .machine import Machine
-from .plan import Plan
+from .plan import Compiler, Plan
 from .rewrites.single_steps import without_single_steps
 from .rule import Scheduled
 
@@ -70,18 +70,19 @@ class Plans:
     def _plans(self) -> list[Plan]:
         return [*(plan for _, plan in self.others), self.usual]
 
-    def program(self, direct: bool) -> Program:
+    def program(self, compiled: Compiler | None) -> Program:
         """See `Plan.program`."""
-        if not (direct and self.others):
-            return self.usual.program(direct)
+        if compiled is None or not self.others:
+            return self.usual.program(compiled)
         usual = self.usual.part(True)
         if not is_direct(usual):
             self.others = []
-            return self.usual.program(direct)
+            return self.usual.program(compiled)
         parts = [(when, plan, plan.part(True, when)) for when, plan in self.others]
         differing = [one for one in parts if not _same(one[2], usual)]
         self.others = [(when, plan) for when, plan, _ in differing]
-        return assemble_parts([*(part for _, _, part in differing), usual])
+        made = [plan.with_constants(part, compiled) for _, plan, part in differing]
+        return assemble_parts([*made, self.usual.with_constants(usual, compiled)])
 
     def refuse(self, scheduled: Scheduled, reason: str) -> None:
         """Prevent the next `program` from scheduling a kernel by the same rule."""

@@ -30,6 +30,7 @@ from ..passes.subnormals import FLUSHED, without_subnormals
 from ..passes.vector_conditions import without_vectors_as_numbers
 from ..stages.primfunc import PrimFunc
 from .call_check import CHECK_CODE, CODE, FITS, address_word
+from .constants import SYMBOL
 from .parallel_launch import CODE as EXCHANGE_CODE
 
 Statement = Any  #: a TVM statement
@@ -64,7 +65,14 @@ class TableOffset:
     word: int
 
 
-Place = Parameter | Offset | TableOffset
+@dataclass(frozen=True)
+class ConstantOffset:
+    """A table of constants, at an offset in bytes from the first one."""
+
+    bytes: int
+
+
+Place = Parameter | Offset | TableOffset | ConstantOffset
 
 #: the names of what lowers modules with such functions, as `tvm.compile` takes them; the second
 #: keeps subnormal numbers
@@ -203,6 +211,7 @@ def calling(
     calls: Sequence[DirectCall | None],
     sizes: Sequence[tuple[Var, int]] = (),
     parts: Parts | None = None,
+    constants: str = "",
 ) -> PrimFunc:
     """``main(launch, table, workspace, *arrays)``: runs all launches, or the one with that number.
 
@@ -218,6 +227,8 @@ def calling(
         The variables of symbolic sizes, each with the word of the table that has its value.
     parts
         Which of the calls run; all of them without it.
+    constants
+        The definition of tables of constants, of `codegen.host.constants`.
     """
     args, given = _handle("args"), tirx.Var("given", "int32")
     result, table, workspace = _handle("result"), _handle("table"), _handle("workspace")
@@ -237,6 +248,9 @@ def calling(
             return extern("handle", "part", workspace, const(place.bytes, "int64"))
         if isinstance(place, TableOffset):
             return extern("handle", "part", workspace, word(place.word))
+        if isinstance(place, ConstantOffset):
+            first = extern("handle", SYMBOL)
+            return extern("handle", "part", first, const(place.bytes, "int64"))
         return place
 
     in_front = const(_IN_FRONT, "int32")
@@ -277,7 +291,7 @@ def calling(
         [_handle("self"), args, given, result], sequence(body), ir.PrimType("int32")
     )
     main = main.with_attr("global_symbol", "__tvm_ffi_main").with_attr("calling_conv", _PACKED)
-    return with_llvm_code(main, CODE + EXCHANGE_CODE)
+    return with_llvm_code(main, CODE + EXCHANGE_CODE + constants)
 
 
 def _of_parts(runs: Sequence[Statement], parts: Parts, number: Expr) -> Statement:

@@ -8,13 +8,17 @@ come from the table of the call. Some sizes may have launches of their own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ...codegen.host.call_check import further_words
+from ...codegen.host.constants import Constants
 from ...codegen.host.direct_calls import (
     ALIGNMENT,
+    ConstantOffset,
     DirectCall,
     Offset,
     Parameter,
@@ -58,6 +62,8 @@ class Part:
     updates : sequence of Update
     when : SizeRange or None
         The calls; None for all that no other part is for.
+    constants : mapping from key to array
+        The values of tensors that the launches read and none writes.
     """
 
     steps: Sequence[Step]
@@ -65,6 +71,7 @@ class Part:
     outputs: Sequence[Tensor]
     updates: Sequence[Update] = ()
     when: SizeRange | None = None
+    constants: Mapping[Key, np.ndarray] = field(default_factory=dict)
 
     @property
     def is_static(self) -> bool:
@@ -135,17 +142,20 @@ def _used_sizes(steps: Sequence[Step]) -> list[Var]:
 
 
 class _Placed:
-    """A part, with the places of its tensors that are parameters, and its temporaries."""
+    """A part, with the places of its tensors that are parameters or constants, and its
+    temporaries.
+    """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, constants: Constants) -> None:
         arrays = [*part.inputs, *part.outputs]
         given = {tensor_key(tensor): Parameter(number) for number, tensor in enumerate(arrays)}
         updated = {tensor_key(old) for old, _ in part.updates}
         given |= {tensor_key(new): given[tensor_key(old)] for old, new in part.updates}
+        known = {key: ConstantOffset(constants.add(v)) for key, v in part.constants.items()}
         self.steps = part.steps
         self.aliases = aliases_of(part.steps, given, updated)
         self.temporaries = temporaries_of(part.steps, given, self.aliases)
-        self.places: dict[Key, Place] = {**given}
+        self.places: dict[Key, Place] = {**given, **known}
 
     def put(self, offsets: Sequence[Place]) -> None:
         """Set the places of temporaries."""
@@ -156,7 +166,8 @@ class _Placed:
 
 def direct_program(parts: Sequence[Part]) -> DirectProgram:
     """The module of a program, of which the last part is for all calls that no other one is for."""
-    usual, placed = parts[-1], [_Placed(part) for part in parts]
+    constants = Constants()
+    usual, placed = parts[-1], [_Placed(part, constants) for part in parts]
     ranks = [len(shape_of(tensor)) for tensor in (*usual.inputs, *usual.outputs)]
     workspace: Workspace | None = None
     sizes: CallSizes | None = None
@@ -184,7 +195,7 @@ def direct_program(parts: Sequence[Part]) -> DirectProgram:
     names: list[str] = []
     for one in placed:
         _add_calls(one, functions, calls, names)
-    main = calling(len(ranks), calls, words, chosen)
+    main = calling(len(ranks), calls, words, chosen, constants.code)
     made = module_of({**module.functions, function_var("main"): main})
     return DirectProgram(made, tuple(names), workspace, sizes)
 

@@ -36,7 +36,10 @@ from .names import identifier
 from .places import reused_memory
 from .updates import Step, Update
 
-__all__ = ["Program", "assemble", "assemble_parts", "function_alone", "is_direct"]
+__all__ = [
+    *("Program", "assemble", "assemble_parts", "finished_function", "function_alone"),
+    "is_direct",
+]
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,8 @@ def assemble(
     inputs: Sequence[Tensor],
     outputs: Sequence[Tensor],
     updates: Sequence[Update] = (),
-    *,
-    direct: bool = False,
 ) -> Program:
-    """The module of a program.
+    """The module of a program whose ``main`` takes arrays alone.
 
     Parameters
     ----------
@@ -74,17 +75,12 @@ def assemble(
     updates
         Pairs (input, new value) in the order of `updates.order_updates`: the new value is written
         into the memory of the input.
-    direct
-        Whether ``main`` may take more than arrays, and call CPU kernels directly.
     """
-    whole = Part(steps, inputs, outputs, updates)
-    if direct and is_direct(whole):
-        return assemble_parts([whole])
     steps = [replace(step, launch=with_sizes_from_shapes(step.launch, inputs)) for step in steps]
     if len(steps) == 1 and not steps[0].launch.callees:
         func = _in_order(steps[0].launch, inputs, outputs, updates)
         if func is not None:
-            func = _finished(func).with_attr("global_symbol", "main")
+            func = finished_function(func).with_attr("global_symbol", "main")
             return Program(module_of({"main": func}), False, tuple(steps), ("main",))
     module, names = _relax_module(steps, inputs, outputs, updates)
     return Program(module, True, tuple(steps), tuple(names))
@@ -104,14 +100,14 @@ def assemble_parts(parts: Sequence[Part]) -> Program:
     return Program(made.module, False, steps, made.names, made.workspace, made.sizes)
 
 
-def _finished(func: Any) -> Any:
+def finished_function(func: Any) -> Any:
     """A scheduled function that is safe to compile and to call."""
     return relax_alignment(with_safe_indices(func))
 
 
 def function_alone(launch: StageFunction) -> Any:
     """The function of a launch as ``main`` of a separate module."""
-    return _finished(launch.func).with_attr("global_symbol", "main")
+    return finished_function(launch.func).with_attr("global_symbol", "main")
 
 
 def _in_order(
@@ -180,7 +176,7 @@ def _relax_module(
                     places = [builder.emit(_empty(types[0]))]
                 func, arguments, indices = _written_in_place(launch, arguments, places)
                 func = _with_callees(func, launch, functions)
-                called = builder.add_func(_finished(func), identifier(step.kernel.name))
+                called = builder.add_func(finished_function(func), identifier(step.kernel.name))
                 names.append(str(called.name_hint))
                 out_type = types[0] if len(types) == 1 else types
                 if all(index < 0 for index in indices):

@@ -28,6 +28,7 @@ from ...graph.stage import (
     shape_of,
     sources_of,
 )
+from ..constants import constant_stages
 from ..cost import CALL, LATENCY, MAX_NODES
 from ..kernel import Kernel, iterations, size_of
 from ..rewrites.conditions.clamped_gathers import with_clamped_gathers
@@ -40,22 +41,24 @@ __all__ = ["FusionGroup", "Kernel", "cut", "iterations", "separate", "size_of"]
 
 
 def cut(
-    outputs: Sequence[Tensor], exact_math: bool = False
+    outputs: Sequence[Tensor], exact_math: bool = False, constants: bool = False
 ) -> tuple[list[Kernel | FusionGroup], list[Tensor]]:
     """The kernels and fusion groups for some outputs, in order of execution, and the computed
-    outputs.
+    outputs; with `constants`, each stage of constants is a kernel of its own, before all others.
     """
-    kernels, results = separate(outputs, exact_math)
+    kernels, results = separate(outputs, exact_math, constants)
     wanted = {tensor_key(tensor) for tensor in results}
-    groups = fusion_groups(kernels, wanted)
-    return groups if exact_math else with_added_scatters(groups, wanted), results
+    fixed = constant_stages(Graph(results), wanted) if constants else set()
+    known = [kernel for kernel in kernels if all(hash(op) in fixed for op in kernel.ops)]
+    groups = fusion_groups([kernel for kernel in kernels if kernel not in known], wanted)
+    return [*known, *(groups if exact_math else with_added_scatters(groups, wanted))], results
 
 
 def separate(
-    outputs: Sequence[Tensor], exact_math: bool = False
+    outputs: Sequence[Tensor], exact_math: bool = False, constants: bool = False
 ) -> tuple[list[Kernel], list[Tensor]]:
     """Kernels for some outputs, without joining, and the computed outputs."""
-    inlined = inline_producers(rewritten(outputs, INTO_KERNELS, exact_math=exact_math))
+    inlined = inline_producers(rewritten(outputs, INTO_KERNELS, exact_math=exact_math), constants)
     inlined = with_contiguous_operands(inlined)  # copies, which would be inlined
     inlined = with_clamped_gathers(inlined)  # products and sums know branches as guards
     graph = Graph(inlined)
@@ -104,10 +107,14 @@ def _same_shape(left: Operation, right: Operation) -> bool:
     return len(a) == len(b) and all(map(is_same, a, b))
 
 
-def inline_producers(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``C[i] = f(P[g(i)]), P[a] = h(a) → C[i] = f(h(g(i)))`` if that repeats no expensive work."""
+def inline_producers(outputs: Sequence[Tensor], constants: bool = False) -> list[Tensor]:
+    """``C[i] = f(P[g(i)]), P[a] = h(a) → C[i] = f(h(g(i)))`` if that repeats no expensive work.
+
+    With `constants`, stages of constants stay stages: no call computes them.
+    """
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
+    fixed = constant_stages(graph, wanted) if constants else set()
     replaced: dict[tuple[int, int], Tensor] = {}
     absorbed: dict[tuple[int, int], Operation] = {}
     for op in graph.ops:
@@ -120,6 +127,7 @@ def inline_producers(outputs: Sequence[Tensor]) -> list[Tensor]:
             if tensor_key(old) != tensor_key(new):
                 replaced[tensor_key(old)] = new
         hidden = is_compute(op) and op.num_outputs == 1 and tensor_key(op.output(0)) not in wanted
+        hidden = hidden and hash(op) not in fixed
         if hidden and worth_inlining(op, current, graph.consumers(op.output(0))):
             absorbed[tensor_key(current.output(0))] = current
     return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]

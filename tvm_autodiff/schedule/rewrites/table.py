@@ -13,7 +13,6 @@ from ...expr.nodes import Tensor
 from ...graph.unused_axes import without_unused_axes
 from .argmax_fusion import with_fused_argmax
 from .contractions.ordered import with_ordered_contractions
-from .distinct_values import with_distinct_values
 from .gathered_operands import with_gathered_operands
 from .loops.hoisting import without_loop_invariants
 from .loops.merged_loops import merged_loops
@@ -24,7 +23,6 @@ from .normal_form import normal_form
 from .prefix_lookups import with_prefix_lookups
 from .prefixes import with_prefixes_in_order
 from .reciprocals import with_reciprocals
-from .stored_parts import with_stored_parts
 from .sums.added_sums import with_added_sums
 from .sums.axis_order import with_axes_in_order
 from .sums.factored_sums import with_factored_sums
@@ -33,6 +31,9 @@ from .sums.joined_sums import with_joined_sums
 from .sums.quotient_sums import with_split_quotients
 from .sums.scanned_sums import with_scanned_sums
 from .sums.unused_axes import without_repeated_elements
+from .values.constant_values import with_constant_values
+from .values.distinct_values import with_distinct_values
+from .values.stored_parts import with_stored_parts
 from .windows.separated_windows import with_separated_windows
 from .windows.unrolled import with_inlined_borders, with_written_classes
 from .windows.window_sums import with_window_sums
@@ -68,6 +69,7 @@ BEFORE_KERNELS = (
     Rewrite(with_stored_parts),
     Rewrite(with_split_quotients),
     Rewrite(with_reversed_axes, exact=False),
+    Rewrite(with_constant_values, kinds=("llvm",)),
     Rewrite(with_distinct_values),
     Rewrite(with_grouped_columns, exact=False, kinds=("llvm",)),
     Rewrite(with_gathered_operands, kinds=("llvm",)),

@@ -12,7 +12,7 @@ from tvm_autodiff.expr.costly import is_expensive
 from tvm_autodiff.expr.rewrite import contains
 from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.graph.stage import shape_of, sources_of
-from tvm_autodiff.schedule.rewrites.distinct_values import with_distinct_values
+from tvm_autodiff.schedule.rewrites.values.distinct_values import with_distinct_values
 
 x = te.placeholder((32, 24), "float64", name="x")
 b = te.placeholder((8, 32, 24), "float64", name="b")

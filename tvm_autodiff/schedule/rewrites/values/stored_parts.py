@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.nodes import (
+from ....expr.nodes import (
     BRANCHES,
     Axis,
     Expr,
@@ -23,7 +23,7 @@ from ...expr.nodes import (
     operands,
     with_operands,
 )
-from ...expr.rewrite import (
+from ....expr.rewrite import (
     contains_load,
     depends_on,
     expand_lets,
@@ -31,9 +31,9 @@ from ...expr.rewrite import (
     substituter,
     tree_size,
 )
-from ...expr.sharing.lets import bind_shared, merge_equal
-from ...graph.graph import each_stage
-from ...graph.stage import (
+from ....expr.sharing.lets import bind_shared, merge_equal
+from ....graph.graph import each_stage
+from ....graph.stage import (
     Operation,
     as_data_axis,
     axis_range,
@@ -46,8 +46,8 @@ from ...graph.stage import (
     sources_of,
     with_bodies,
 )
-from ..cost import LATENCY, MAX_COPIES, MAX_NODES, STORE
-from ..nest.in_range import is_safe, loops_of
+from ...cost import LATENCY, MAX_COPIES, MAX_NODES, STORE
+from ...nest.in_range import is_safe, loops_of
 
 #: nodes of a tree above which a part is stored, as of what is written into its readers
 _PART = MAX_NODES // LATENCY

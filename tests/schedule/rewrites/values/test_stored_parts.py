@@ -11,7 +11,7 @@ from tvm_autodiff import build
 from tvm_autodiff.expr.rewrite import tree_size
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import is_compute, shape_of, sources_of
-from tvm_autodiff.schedule.rewrites.stored_parts import with_stored_parts
+from tvm_autodiff.schedule.rewrites.values.stored_parts import with_stored_parts
 
 N, M = 6, 5
 x = te.placeholder((N, M), "float64", name="x")

@@ -1,0 +1,106 @@
+"""Tables for expensive functions of loops alone, as stages of their own.
+
+Angles that a transform computes from its loops are the same in every call. As stages they are
+constants, which a program computes when it is built (`schedule.constants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from ....expr.costly import EXPONENTIALS, is_expensive
+from ....expr.nodes import Axis, Expr, Tensor, dtype_of, is_load, node_id, op_name, operands
+from ....expr.rewrite import contains, expand_lets, postorder, replace_outermost
+from ....graph.graph import each_stage, tensors_read_by
+from ....graph.stage import Operation, axis_range, is_compute, loop_axes, sources_of
+from ...constants import is_kept
+from ...cost import CALL, LAUNCH_CYCLES
+from ...kernel import size_of
+from ...nest.decided import decided
+from .dependence import Dependence, costs_of, dependences
+from .digits import Digits, ValueStages, digits_of, ranges_of, with_sources
+
+
+def with_constant_values(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """``y[b, k] = Σ_n x[b, n]*cos(n*k) → c[n, k] = cos(n*k), y[b, k] = Σ_n x[b, n]*c[n, k]``, where
+    a table of the values is small enough to be kept: no call computes what reads nothing.
+
+    Functions of sums and products of loops are tables of fewer axes. Exponentials of several loops
+    stay: scans and windows take them apart.
+    """
+    return each_stage(outputs, partial(_taken_out, ValueStages()))
+
+
+def _taken_out(stages: ValueStages, op: Operation) -> list[Tensor] | None:
+    """The stage with its expensive functions of loops alone taken out."""
+    if not is_compute(op) or not tensors_read_by(op):
+        return None
+    axes = loop_axes(op)
+    ranges = ranges_of(axes)
+    if ranges is None or not contains(sources_of(op), is_expensive):
+        return None
+    variables = [axis.var for axis in axes]
+    sources = decided([expand_lets(source) for source in sources_of(op)], variables, ranges)
+    costs = costs_of(sources)
+    facts = dependences(sources, {node_id(var): number for number, var in enumerate(variables)})
+    reads = _reading(sources)
+    memo: dict[int, Expr] = {}
+    seen: set[int] = set()
+    pending = list(sources)
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen or not costs[node_id(node)]:
+            continue
+        seen.add(node_id(node))
+        if node_id(node) not in reads and not _splits(node, facts, costs):
+            digits = digits_of(node, axes, ranges, stages.keys)
+            if digits is not None and _is_kept(node, digits, axes, costs[node_id(node)]):
+                read = _read(stages, op.name, node, digits)
+                if read is not None:
+                    memo[node_id(node)] = read
+                    continue
+        pending += operands(node)
+    if not memo:
+        return None
+    return with_sources(op, [replace_outermost(source, memo) for source in sources])
+
+
+def _read(stages: ValueStages, name: str, node: Expr, digits: Digits) -> Expr | None:
+    """The read of a table of a node's values; None if not all of them can be computed."""
+    key = stages.key(node, digits)
+    if key not in stages.made:
+        made = stages.stage(name, node, digits)
+        if made is None:
+            return None
+        stages.made[key] = made
+    return stages.read(key, digits)
+
+
+def _reading(sources: Sequence[Expr]) -> set[int]:
+    """The ids of the nodes that depend on what a tensor holds."""
+    found: set[int] = set()
+    for node in postorder(list(sources)):
+        if is_load(node) or any(node_id(part) in found for part in operands(node)):
+            found.add(node_id(node))
+    return found
+
+
+def _splits(node: Expr, facts: Mapping[int, Dependence], costs: Mapping[int, int]) -> bool:
+    """Whether a sum or a product has an expensive operand of fewer loops than itself."""
+    if op_name(node) not in ("add", "sub", "mul", "div"):
+        return False
+    loops = facts[node_id(node)].loops
+    parts = [part for part in operands(node) if costs[node_id(part)]]
+    return any(facts[node_id(part)].loops != loops for part in parts)
+
+
+def _is_kept(node: Expr, digits: Digits, axes: Sequence[Axis], cost: int) -> bool:
+    """Whether the values of a node are kept as constants: what a call computes takes longer than a
+    launch, and a table of them is small.
+    """
+    names = {op_name(part) for part in postorder(node) if is_expensive(part)}
+    if not digits.nodes or (len(digits.nodes) > 1 and names <= EXPONENTIALS):
+        return False
+    points = size_of([axis_range(axis)[1] for axis in axes[: digits.depth]])
+    return is_kept(digits.extents, dtype_of(node)) and points * CALL * cost >= LAUNCH_CYCLES

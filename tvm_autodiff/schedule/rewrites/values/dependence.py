@@ -1,0 +1,108 @@
+"""What the parts of an expression depend on: loops, quotients of loops, and what tensors hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ....expr.costly import is_expensive
+from ....expr.nodes import Axis, Expr, const_value, is_load, node_id, op_name, operands
+from ....expr.rewrite import postorder
+from ....graph.stage import axis_range
+from ...kernel import size_of
+from ...nest.literals import FLOOR_DIVISIONS
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """What is known of an expression by its parts: looking into each again, one that is n operators
+    deep would be looked at n times.
+
+    Attributes
+    ----------
+    bare, divided : frozenset of int
+        The numbers of the loops that it depends on, by themselves and in quotients.
+    loads : bool
+        Whether it reads a tensor at places that a loop changes; others hold parameters.
+    places : frozenset of int
+        The numbers of the loops that change where it reads.
+    height : int
+        How many operators are above each other, quotients of loops apart.
+    """
+
+    bare: frozenset[int] = frozenset()
+    divided: frozenset[int] = frozenset()
+    loads: bool = False
+    height: int = 0
+    places: frozenset[int] = frozenset()
+
+    def tabulates(self, summed: frozenset[int]) -> bool:
+        """Whether it is a function of a summed place and of what is read at others:
+        ``cos(f[b]*k)``.
+        """
+        return bool(self.bare & summed) and not self.places & summed
+
+    @property
+    def loops(self) -> frozenset[int]:
+        """The numbers of the loops that it depends on."""
+        return self.bare | self.divided
+
+    @property
+    def fixed(self) -> bool:
+        """Whether no loop changes it."""
+        return not self.bare | self.divided
+
+    @property
+    def depth(self) -> int:
+        """How many loops there are up to the innermost one that it depends on."""
+        return max(self.bare | self.divided, default=-1) + 1
+
+    def least(self, axes: Sequence[Axis]) -> int:
+        """No fewer different values are there: quotients may have one."""
+        return size_of([axis_range(axes[number])[1] for number in sorted(self.bare)])
+
+
+def dependences(sources: Sequence[Expr], order: Mapping[int, int]) -> dict[int, Dependence]:
+    """What is known of each node, by id; `order` has the numbers of loops."""
+    facts: dict[int, Dependence] = {}
+    for node in postorder(list(sources)):
+        parts = [facts[node_id(part)] for part in operands(node)]
+        if node_id(node) in order:
+            own = Dependence(bare=frozenset((order[node_id(node)],)))
+        elif (axis := divided_loop(node, order)) is not None:
+            own = Dependence(divided=frozenset((order[axis],)))
+        else:
+            own = Dependence(
+                frozenset[int]().union(*(part.bare for part in parts)),
+                frozenset[int]().union(*(part.divided for part in parts)),
+                any(part.loads for part in parts),
+                1 + max((part.height for part in parts), default=-1),
+                frozenset[int]().union(*(part.places for part in parts)),
+            )
+            if is_load(node) and not own.fixed:
+                own = replace(own, loads=True, places=own.bare | own.divided)
+        facts[node_id(node)] = own
+    return facts
+
+
+def costs_of(sources: Sequence[Expr]) -> dict[int, int]:
+    """The number of different expensive functions in each node, by id, or 0."""
+    inside: dict[int, frozenset[int]] = {}
+    for node in postorder(list(sources)):
+        parts = (inside[node_id(part)] for part in operands(node))
+        own = frozenset((node_id(node),)) if is_expensive(node) else frozenset()
+        inside[node_id(node)] = own.union(*parts)
+    return {key: len(found) for key, found in inside.items()}
+
+
+def divided_loop(node: Expr, order: Mapping[int, int]) -> int | None:
+    """The loop variable of which a node is a quotient, a remainder, or one of these of another."""
+    if op_name(node) not in FLOOR_DIVISIONS:
+        return None
+    current = node
+    while op_name(current) in FLOOR_DIVISIONS:
+        numerator, divisor = operands(current)
+        if const_value(divisor) is None:
+            return None
+        current = numerator
+    return node_id(current) if node_id(current) in order else None
