@@ -8,7 +8,7 @@ from tvm import te
 
 from tests.evaluate import evaluate_graph
 from tests.machines import avx512
-from tvm_autodiff import build, differentiate
+from tvm_autodiff import build, differentiate, scatter_add
 from tvm_autodiff.schedule import machine as hardware
 from tvm_autodiff.schedule.backends import rules_for
 from tvm_autodiff.schedule.fusion.added_scatters import AddedScatters
@@ -56,6 +56,17 @@ def test_inner_dimension(monkeypatch):
     want = np.zeros((6, 9, 8), "float32")
     np.add.at(want, (slice(None), places), values)
     np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("row", [lambda i: i % 3, lambda i: i + 1])
+def test_places_that_are_one_of_several_results_of_a_stage(row):
+    """``(p, q) = (row(i), i // 3)``: a stage with two bodies."""
+    value = te.placeholder((6,), name="value")
+    rows, columns = te.compute((6,), lambda i: (row(i), i // 3), name="places")
+    found = build(value, scatter_add(value, [rows, columns], (8, 3)))(np.arange(6, dtype="float32"))
+    want = np.zeros((8, 3), "float32")
+    np.add.at(want, ([row(i) for i in range(6)], [i // 3 for i in range(6)]), np.arange(6))
+    np.testing.assert_array_equal(found, want)
 
 
 def test_rule_applies():

@@ -166,6 +166,43 @@ class TestPower:
         check(compiled_as_lowered(inputs, output, HOST)(x), true_power(x, np.float32(exponent)))
 
 
+class TestAngle:
+    """atan2, of two operands."""
+
+    def pairs(self, count, seed):
+        """Every second pair within a factor of a thousand of each other."""
+        rng = np.random.default_rng(seed)
+        y = np.resize(arguments(count // 512 + 1, seed), count)
+        x = rng.permutation(y)
+        with np.errstate(all="ignore"):
+            near = y * 10.0 ** rng.uniform(-3, 3, count) * rng.choice([-1.0, 1.0], count)
+            x[::2] = near[::2].astype("float32")
+        return y, x
+
+    def truth(self, y, x):
+        with np.errstate(all="ignore"):
+            return np.arctan2(y.astype("float64"), x.astype("float64"))
+
+    def test_error_over_the_whole_range(self):
+        y, x = self.pairs(2_000_000, 0)
+        check(values("atan2", y, x), self.truth(y, x))
+
+    def test_where_the_machine_has_no_fused_products(self):
+        y, x = self.pairs(200_000, 1)
+        check(values("atan2", y, x, target=GENERIC), self.truth(y, x))
+
+    def test_special_values(self):
+        y, x = (part.reshape(-1) for part in np.meshgrid(SPECIAL, SPECIAL))
+        check(values("atan2", y, x), self.truth(y, x))
+
+    def test_at_diagonals_and_where_the_quotient_changes(self):
+        bits = np.float32(1.0).view("int32") + np.arange(-3000, 3000)
+        y = bits.astype("int32").view("float32")
+        for slope in (1.0, -1.0, math.tan(math.pi / 8), -math.tan(math.pi * 3 / 8)):
+            x = np.float32(slope) * y[::-1]
+            check(values("atan2", y, x), self.truth(y, x))
+
+
 class TestUse:
     """Where the functions are used: by default, for narrow floats, on LLVM targets."""
 

@@ -303,7 +303,7 @@ def _begin_of_part(positions: Tensor, extent: int) -> int | None:
     op = positions.op
     if not is_compute(op) or reduction_of(op) is not None or len(op.axis) != 1:
         return None
-    [axis], [body] = op.axis, bodies(op)
+    [axis], body = op.axis, bodies(op)[positions.value_index]
     low, count = axis_range(axis)
     terms, begin = linear_terms(body)
     if low != 0 or not isinstance(count, int) or not 0 <= begin <= extent - count:

@@ -58,6 +58,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
     "asin": (1, inverse_trigonometric.asin),
     "acos": (1, inverse_trigonometric.acos),
     "atan": (1, inverse_trigonometric.atan),
+    "atan2": (2, inverse_trigonometric.atan2),
     "erf": (1, error_function.erf),
     **{name: (1, rule) for name, rule in power.LITERAL_POWERS.values()},
 }

@@ -1,4 +1,4 @@
-"""atan, asin and acos of float32.
+"""atan, atan2, asin and acos of float32.
 
 An odd polynomial is used near zero. Other arguments are reduced by ``atan(a) = pi/4 + atan((a -
 1)/(a + 1)) = pi/2 - atan(1/a)`` and ``asin(a) = pi/2 - 2*asin(sqrt((1 - a)/2))``.
@@ -16,6 +16,8 @@ _TAN_PI_8 = math.tan(math.pi / 8)
 _ATAN = fit(
     lambda u: (math.atan(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, _TAN_PI_8**2 * 1.001, 4
 )
+#: what pi/2 is more than its float32
+_REST = math.pi / 2 - 1.57079637050628662109375
 _ASIN = fit(lambda u: (math.asin(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, 0.2501, 4)
 
 
@@ -34,6 +36,29 @@ def atan(c: Code, x: Value) -> Value:
     angle = _odd_polynomial(c, above / below, _ATAN)
     start = c.where(large, math.pi / 2, c.where(middle, math.pi / 4, 0.0))
     return with_sign(c, start + angle, sign)
+
+
+def atan2(c: Code, y: Value, x: Value) -> Value:
+    """The angle of a point, by atan of the quotient of its coordinates; C's for zeros and
+    infinities.
+    """
+    (a, sign), (b, turned) = magnitude_and_sign(c, y), magnitude_and_sign(c, x)
+    # sums do not overflow, and differences are no subnormal numbers
+    most = c.where(a > b, a, b)
+    scale = c.where(most > 1e19, 2.0**-40, c.where(most < 1e-19, 2.0**40, 1.0))
+    a, b = a * scale, b * scale
+    equal, large = a.equals(b), a > b * (1.0 / _TAN_PI_8)
+    middle = a > b * _TAN_PI_8
+    above = c.where(large, b * -1.0, c.where(middle, a - b, a))
+    below = c.where(large, a, c.where(middle, a + b, b))
+    # equal ones may be zeros, or infinities
+    angle = _odd_polynomial(c, c.where(equal, 0.0, above) / c.where(equal, 1.0, below), _ATAN)
+    quarter = c.where(large, math.pi / 2, c.where(middle, math.pi / 4, 0.0))
+    start = c.where(equal, c.where(a > 0.0, math.pi / 4, 0.0), quarter)
+    near = start + angle
+    far = math.pi - (near - 2.0 * _REST)
+    # -0 is left of the origin, too
+    return with_sign(c, c.where(c.from_bits(turned | 0x3F800000) > 0.0, near, far), sign)
 
 
 def _asin_parts(c: Code, a: Value) -> tuple[Value, Value]:
@@ -57,8 +82,7 @@ def acos(c: Code, x: Value) -> Value:
     far, angle = _asin_parts(c, a)
     signed = with_sign(c, angle, sign)
     # pi/2 and pi are rounded up and down: what they lack is added first
-    quarter, rest = math.pi / 2, math.pi / 2 - 1.57079637050628662109375
-    near = quarter - (signed - rest)
+    near = math.pi / 2 - (signed - _REST)
     turned = angle * 2.0
-    back = math.pi - (turned - 2.0 * rest)
+    back = math.pi - (turned - 2.0 * _REST)
     return c.where(far, c.where(x > 0.0, turned, back), near)

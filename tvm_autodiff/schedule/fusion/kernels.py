@@ -190,7 +190,7 @@ def _sites(consumer: Operation, tensor: Tensor) -> int:
     key = tensor_key(tensor)
     return sum(
         1
-        for node in postorder(bodies(consumer)[0])
+        for node in postorder(bodies(consumer))
         if is_load(node) and tensor_key(load_tensor(node)) == key
     )
 
