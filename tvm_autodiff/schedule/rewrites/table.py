@@ -25,6 +25,7 @@ from .prefixes import with_prefixes_in_order
 from .reciprocals import with_reciprocals
 from .sums.added_sums import with_added_sums
 from .sums.axis_order import with_axes_in_order
+from .sums.divided_factors import with_divided_factors
 from .sums.factored_sums import with_factored_sums
 from .sums.grouped_columns import with_grouped_columns
 from .sums.joined_sums import with_joined_sums
@@ -74,6 +75,7 @@ BEFORE_KERNELS = (
     Rewrite(with_grouped_columns, exact=False, kinds=("llvm",)),
     Rewrite(with_gathered_operands, kinds=("llvm",)),
     Rewrite(with_separated_windows, exact=False),
+    Rewrite(with_divided_factors, exact=False),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
 )

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ....expr.build import div, like, mul
-from ....expr.nodes import Axis, Expr, Tensor, const_value, load
+from ....expr.nodes import Axis, Expr, Tensor, const_value, dtype_of, load
 from ....expr.rewrite import substituter
 from ....graph.sizes.nonnegative import nonnegative, not_empty
 from ....graph.stage import (
@@ -122,12 +122,22 @@ class Stages:
         # sums have the highest numbers, and their conditions hold where the others are evaluated
         order = sorted(numbers, reverse=True)
         conditions = [c for number in order for c in self._factors[number][0]]
-        values = [self._factors[number][1] for number in numbers]
-        above = [value for value in values if divisor_of(value) is None]
-        [value, *others] = [*above, *scale] or [like(values[0], 1.0)]
+        parts = [self._factors[number][1:] for number in numbers]
+        above = [(value, loops) for value, loops in parts if divisor_of(value) is None]
+        left = []
+        for factor, loops in parts:
+            divisor = divisor_of(factor)
+            # the factor of the fewest loops is divided, not the product, which may leave float16
+            narrow = dtype_of(factor) == "float16"
+            wider = [n for n, (_, own) in enumerate(above) if loops <= own and not narrow]
+            if divisor is not None and wider:
+                place = min(wider, key=lambda n: len(above[n][1]))
+                above[place] = div(above[place][0], divisor), above[place][1]
+            elif divisor is not None:
+                left.append(divisor)
+        [value, *others] = [*(one for one, _ in above), *scale] or [like(parts[0][0], 1.0)]
         for other in others:
             value = mul(value, other)
-        for factor in values:
-            divisor = divisor_of(factor)
-            value = value if divisor is None else div(value, divisor)
+        for divisor in left:
+            value = div(value, divisor)
         return guarded(distinct(conditions, self._contraction.loops.variables), value)
