@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....expr.build import div, if_then_else, mul
+from ....expr.build import div, if_then_else, like, mul
 from ....expr.nodes import (
     Expr,
     Tensor,
@@ -50,7 +50,7 @@ def _changed(op: Operation) -> list[Tensor] | None:
     if op_name(source) == "if_then_else" and is_const(operands(source)[2], 0):
         condition, product, _ = operands(source)
         product = _divided(product, loops, summed)
-        changed = None if product is None else if_then_else(condition, product, 0.0)
+        changed = None if product is None else if_then_else(condition, product, like(product, 0.0))
     else:
         changed = _divided(source, loops, summed)
     if changed is None:
