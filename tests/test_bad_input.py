@@ -422,8 +422,8 @@ BUILD = {
     ),
     "a function of real numbers of an integer": (
         lambda: ad.build([n], stage(lambda i: te.tanh(n[i]), "bent")),
-        InvalidArgumentError,
-        "stage bent calls tanh with an int32: cast the argument first",
+        LoweringError,
+        r"tanh\(n\[i\]\) has the dtype of its first operand, int32: convert that with astype",
     ),
     "a packed function that nobody registered": (
         lambda: ad.build([x], packed("nobody")),

@@ -39,7 +39,6 @@ from ..schedule.tuning.options import Tuning
 from ..sparse.function import takes_sparse
 from ..warn import warn
 from ..zero_elimination.passes.reductions import solve_masks
-from .float_functions import refuse_functions_of_integers
 from .manifest import manifest_of
 from .request import Request, Tensors, Updates, request_of
 
@@ -222,7 +221,6 @@ def build(
     machine = replace(machine_of(as_target(target), threads), exact_math=exact_math)
     request = request_of(inputs, outputs, updates)
     wanted = [*request.outputs, *(new for _, new in request.updates)]
-    refuse_functions_of_integers(wanted)
     if machine.kind == "llvm":  # code for a GPU may be for another machine
         refuse_unknown_functions(wanted)
     if tune is not None and not isinstance(tune, Tuning):

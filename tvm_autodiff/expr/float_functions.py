@@ -13,6 +13,12 @@ from .printing.text import text
 #: functions of two floats
 TWO_FLOATS = frozenset(("fmod", "atan2", "hypot", "copysign", "nextafter"))
 _LDEXP = "ldexp"
+#: functions of one, which TVM calls for integers, too, and has no code for; and powers
+_REAL = frozenset(
+    ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sigmoid", "erf")
+    + ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh")
+    + ("asinh", "acosh", "atanh", "power")
+)
 #: the exponent of ``ldexp`` beyond which every result is zero, infinite or no number
 MOST_EXPONENT = 1 << 14
 
@@ -39,7 +45,7 @@ def why_meaningless(node: Expr) -> str | None:
     "hypot(n, x) has the dtype of its first operand, int32: convert that with astype('float32')"
     """
     name = op_name(node)
-    if name not in TWO_FLOATS and name != _LDEXP:
+    if name not in TWO_FLOATS and name != _LDEXP and name not in _REAL:
         return None
     parts = operands(node)
     if not is_float(node):

@@ -120,3 +120,15 @@ def test_the_cotangent_of_a_total_is_no_read() -> None:
     total = te.compute((), lambda: te.sum(y[i, j], axis=[i, j]), name="total")
     [factor] = factors(list(differentiate(total, [x])))
     assert {op.name for op in Graph([factor.output(0)]).ops} == {"x", "y_factor"}
+
+
+@pytest.mark.parametrize(("terms", "stored"), [(8, False), (30, True)])
+def test_a_factor_of_many_operations_is_stored(terms: int, stored: bool) -> None:
+    """``y[i]`` is the reciprocal of a sum over neighbours, whose square multiplies each of them."""
+    long = te.placeholder((N + terms,), "float64", "long")
+    y = te.compute((N,), lambda i: 1.0 / sum(long[i + k] for k in range(terms)), name="y")
+    head = te.placeholder((N,), "float64", "head")
+    [gradient] = differentiate(y, [long], head)
+    names = [op.name for op in Graph([gradient]).ops if is_compute(op)]
+    assert any("factor" in name for name in names) == stored
+    check_grads(y, [long])

@@ -1,4 +1,4 @@
-"""Computes an expensive factor of several terms once for each point of their stage.
+"""Computes a factor of several terms that takes long once for each point of their stage.
 
 A stencil with a nonlinear body reads one tensor at several shifted places. Without this, each
 element of the gradient evaluates the same factor once for each shift.
@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...codegen.passes.short_circuit import surely_evaluated
+from ...codegen.passes.small_launches import CALL
 from ...expr.costly import is_expensive
 from ...expr.fold import fold
 from ...expr.nodes import (
     Expr,
     Var,
     is_const,
+    is_float,
     is_load,
     load,
     load_tensor,
@@ -29,6 +31,7 @@ from ...expr.rewrite import (
     depends_on,
     expand_lets,
     postorder,
+    preorder,
     replace_outermost,
     substituter,
     variables_of,
@@ -42,7 +45,8 @@ from ...rules.terms import Term
 def with_shared_factors(
     op: Operation, terms: Sequence[Term], seeds: Mapping[int, Expr]
 ) -> list[Term]:
-    """``Σ_s p_s·f(a)·dx[g_s(a)] → e[a] = f(a), Σ_s p_s·e[a]·dx[g_s(a)]`` for an expensive f.
+    """``Σ_s p_s·f(a)·dx[g_s(a)] → e[a] = f(a), Σ_s p_s·e[a]·dx[g_s(a)]`` for an f with an expensive
+    function, or with as many operations as one takes.
 
     Two of the reads must lie in one tensor, at places that each determine the point ``a``: where
     several points read one element, a tensor of all points may be much larger than the gradient.
@@ -62,7 +66,7 @@ def with_shared_factors(
     merged = merge_equal([*forward, *(term.value for term in terms)])
     values = merged[len(forward) :]
     shared = _shared(op, terms, values)
-    if not any(map(is_expensive, shared.values())):
+    if not any(map(_takes_long, shared.values())):
         return list(terms)
     sure = {node_id(node) for node in surely_evaluated(merged[: len(forward)])}
     own = {hash(op)}
@@ -71,7 +75,7 @@ def with_shared_factors(
     def is_factor(node: Expr) -> bool:
         reads = filter(is_load, surely_evaluated([node]))
         return (
-            contains(node, is_expensive)
+            _takes_long(node)
             and all(given.get(node_id(var), var) is not None for var in variables_of(node))
             and all(node_id(n) in sure or hash(load_tensor(n).op) in own for n in reads)
         )
@@ -87,6 +91,16 @@ def with_shared_factors(
         replace(term, value=replace_outermost(value, reads)) if reads else term
         for term, value in zip(terms, values, strict=True)
     ]
+
+
+def _takes_long(expr: Expr) -> bool:
+    """Whether an expression calls an expensive function, or has as many operations as one takes."""
+    count = 0
+    for node in preorder(expr):
+        count += bool(operands(node)) and is_float(node) and not is_load(node)
+        if is_expensive(node) or count >= CALL:
+            return True
+    return False
 
 
 def _shared(op: Operation, terms: Sequence[Term], values: Sequence[Expr]) -> dict[int, Expr]:
