@@ -34,6 +34,7 @@ from .sums.scanned_sums import with_scanned_sums
 from .sums.unused_axes import without_repeated_elements
 from .values.constant_values import with_constant_values
 from .values.distinct_values import with_distinct_values
+from .values.element_values import with_element_values
 from .values.stored_parts import with_stored_parts
 from .windows.separated_windows import with_separated_windows
 from .windows.unrolled import with_inlined_borders, with_written_classes
@@ -71,6 +72,7 @@ BEFORE_KERNELS = (
     Rewrite(with_split_quotients),
     Rewrite(with_reversed_axes, exact=False),
     Rewrite(with_constant_values, kinds=("llvm",)),
+    Rewrite(with_element_values),
     Rewrite(with_distinct_values),
     Rewrite(with_grouped_columns, exact=False, kinds=("llvm",)),
     Rewrite(with_gathered_operands, kinds=("llvm",)),
