@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tvm import ir, tirx
 
+from ..expr.integers.decided_divisions import with_decided_divisions
 from ..expr.integers.intervals import range_intervals
 from ..expr.integers.widths import Widths
 from ..expr.nodes import Axis, Expr, Tensor, Var, node_id
@@ -51,7 +52,8 @@ def bounded_stage(
     reduction = reduction_of_body(body[0])
     if reduction is None:
         widths = widths_over(axes)
-        return make_stage(name, axes, [widths.value(part) for part in body], tag)
+        decided = _decided(axes, body)
+        return make_stage(name, axes, [widths.value(part) for part in decided], tag)
     bounded = bounded_reduction(axes, reduction)
     if bounded is reduction:
         return make_stage(name, axes, body, tag)
@@ -70,7 +72,7 @@ def bounded_reduction(axes: Sequence[Axis], reduction: Reduction) -> Reduction:
     """A reduction whose index arithmetic stays in its type; the same object if nothing changes."""
     widths = widths_over([*axes, *reduction.axes])
     old = [*reduction.sources, *reduction.init, reduction.condition]
-    new = [widths.value(part) for part in old]
+    new = [widths.value(part) for part in _decided([*axes, *reduction.axes], old)]
     summed = tuple(_bounded_axis(axis, widths) for axis in reduction.axes)
     if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)) and all(
         a is b for a, b in zip(summed, reduction.axes, strict=True)
@@ -84,6 +86,12 @@ def bounded_reduction(axes: Sequence[Axis], reduction: Reduction) -> Reduction:
         condition=new[-1],
         axes=summed,
     )
+
+
+def _decided(axes: Sequence[Axis], exprs: Sequence[Expr]) -> list[Expr]:
+    """Expressions without the quotients that the ranges of axes decide."""
+    ranges = range_intervals({axis.var: axis_range(axis) for axis in axes})
+    return [with_decided_divisions(expr, ranges) for expr in exprs]
 
 
 def _bounded_axis(axis: Axis, widths: Widths) -> Axis:
