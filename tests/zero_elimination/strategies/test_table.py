@@ -24,6 +24,7 @@ from tvm_autodiff.zero_elimination.transposition.transpose import target_of
 
 D = "float64"
 x = te.placeholder((24,), D, name="x")
+long = te.placeholder((64,), D, name="long")
 square = te.placeholder((5, 6), D, name="square")
 places = te.placeholder((7,), "int32", name="places")
 zero = tirx.const(0.0, D)
@@ -67,6 +68,11 @@ SUMS = {
         reads((6,), lambda i, k, m: m, (6, 6), lambda i, k, m: te.all(k <= i, m <= k)),
         {"ragged loops", "gather"},
         ["ragged loops"],
+    ),
+    "bits in reverse order": (
+        reads((64,), lambda i: sum(i // 2**k % 2 * 2 ** (5 - k) for k in range(6)), (), None, long),
+        {"ragged loops", "gather", "scatter of points"},
+        ["scatter of points"],
     ),
     "by data": (
         reads((7,), lambda i: places[i]),

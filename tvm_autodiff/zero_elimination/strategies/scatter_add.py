@@ -56,10 +56,20 @@ from ..sums.data_equations import (
     solve_data_equations,
     unknowns_of,
 )
-from ..sums.iterations import element_count
+from ..sums.iterations import (
+    BY_DATA,
+    box_iterations,
+    element_count,
+    extents_of,
+    sample_size,
+)
 from ..sums.points import box_of, narrowed
 from ..sums.sum import Sum, Updates
 from ..sums.windows import is_jagged
+
+#: how much more an update costs than a point of a box: its position is computed, and it is no
+#: vector
+OF_POINTS = BY_DATA * BY_DATA
 
 
 def scatter_add(whole: Sum) -> Sum | None:
@@ -72,8 +82,23 @@ def scatter_add(whole: Sum) -> Sum | None:
     None if no equation is left, for an identity cotangent, which is not a tensor, and if there is
     nothing to scatter: every index is an axis, or none depends on one.
     """
-    if not whole.by_data:
+    return _scattered(whole) if whole.by_data else None
+
+
+def scatter_points(whole: Sum) -> Sum | None:
+    """`scatter_add` of a sum whose box has many times more points than there are updates, as that
+    of an index that is put together from bits has.
+    """
+    if whole.by_data or not whole.axes:
         return None
+    found = whole.definition.updates(whole.target)
+    box, updates = [*whole.target.every_axis, *whole.axes], [*found.prefix, *found.axes]
+    size = sample_size(extents_of([*box, *updates]))
+    few = box_iterations(box, size) <= OF_POINTS * box_iterations(updates, size)
+    return None if few else _scattered(whole)
+
+
+def _scattered(whole: Sum) -> Sum | None:
     target, found = whole.target, whole.definition.updates(whole.target)
     if len(found.place) != len(target.axes) or any(map(is_jagged, found.axes)):
         return None

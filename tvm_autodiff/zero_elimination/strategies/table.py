@@ -17,7 +17,7 @@ from .loop_over_updates import update_loops
 from .part_of_box import part_of_box
 from .ragged_loops import ragged_loops
 from .residue_classes import residue_classes
-from .scatter_add import scatter_add
+from .scatter_add import OF_POINTS, scatter_add, scatter_points
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ STRATEGIES = (
     Strategy("ragged loops", ragged_loops, _LESS_REGULAR),
     Strategy("gather", lambda whole: None if whole.dense else whole),
     Strategy("scatter-add", scatter_add, _BY_DATA),
+    Strategy("scatter of points", scatter_points, Fraction(OF_POINTS)),
     Strategy("loop over updates", update_loops, _BY_DATA),
     Strategy("dense sum", lambda whole: whole if whole.dense else None, _BY_DATA),
 )
