@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
@@ -20,6 +20,7 @@ x = te.placeholder((N, M), "float64", name="x")
 u = te.placeholder((N,), "float64", name="u")
 s = te.placeholder((), "float64", name="s")
 INPUTS = (x, u, s)
+zero = tirx.const(0.0, "float64")
 
 
 def row_sum(body, reduce=te.sum):
@@ -34,6 +35,14 @@ CASES = {
     "a factor of a row": (lambda i, k: te.exp(x[i, k]) * u[i], "xu"),
     "a slow factor of a row": (lambda i, k: x[i, k] * te.rsqrt(u[i]) * s(), "x"),
     "a slow divisor of a row": (lambda i, k: x[i, k] / te.sqrt(u[i]) * x[i, k], "x"),
+    "under a condition": (
+        lambda i, k: te.if_then_else(k >= i, te.exp(x[i, k]) * te.sqrt(u[i]), zero),
+        "x",
+    ),
+    "terms under a condition": (
+        lambda i, k: te.if_then_else(k >= i, x[i, k] * te.exp(u[i]) + x[i, k] * te.exp(s()), zero),
+        "x",
+    ),
     "several invariant factors": (lambda i, k: te.tanh(x[i, k]) * s() * u[0] * u[1] * -1.0, "x"),
 }
 
@@ -57,12 +66,75 @@ def test_factors_leave_the_loop(name):
     [
         lambda i, k: te.exp(x[i, k]),
         lambda i, k: x[i, k] * s(),  # waits for memory, whatever it multiplies
-        lambda i, k: te.if_then_else(s() > 0.0, te.exp(x[i, k]) / s(), 0.0),
     ],
 )
 def test_what_stays(body):
     y = row_sum(body)
     assert with_factored_sums([y])[0].same_as(y)
+
+
+a, b = (te.placeholder((8, 9), "float64", name=name) for name in "ab")
+place = te.placeholder((8, 8), "float64", name="place")
+
+
+def product(body):
+    """``y[i, j] = Σ_k body(a[i, k]*b[j, k], place[i, j], i, j, k)``."""
+    k = te.reduce_axis((0, 9), "k")
+    return te.compute(
+        (8, 8),
+        lambda i, j: te.sum(body(a[i, k] * b[j, k], place, i, j, k), axis=k),
+        name="y",
+    )
+
+
+#: the sum of a product of matrices, and whether what the results hold leaves it
+PRODUCTS = {
+    "times an element": (lambda ab, p, i, j, k: ab * p[i, j], True),
+    "under a condition of the sum": (
+        lambda ab, p, i, j, k: te.if_then_else(k >= i, ab * p[i, j], zero),
+        True,
+    ),
+    "under a condition of data": (
+        lambda ab, p, i, j, k: te.if_then_else(p[i, j] > 1.0, ab, zero),
+        True,
+    ),
+    "under both": (
+        lambda ab, p, i, j, k: te.if_then_else(te.all(p[i, j] > 1.0, k >= i), ab, zero),
+        True,
+    ),
+    "a choice by data": (
+        lambda ab, p, i, j, k: tirx.Select(p[i + k - k, j] > 1.0, ab, zero),
+        True,
+    ),
+    "a choice by data that the sum changes": (
+        lambda ab, p, i, j, k: tirx.Select(p[i, k % 8] > 1.0, ab, zero),
+        False,
+    ),
+    "a condition that keeps reads in bounds": (
+        lambda ab, p, i, j, k: te.if_then_else(
+            te.all(i >= 1, p[i - 1, j] > 1.0), a[i - 1, k] * b[j, k], zero
+        ),
+        False,
+    ),
+    "a quotient of an element that may be zero": (
+        lambda ab, p, i, j, k: te.if_then_else(k >= i + 2, ab / (p[i, j] - p[i, j]), zero),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_results_leave_a_product_of_matrices(name):
+    body, leaves = PRODUCTS[name]
+    y = product(body)
+    [changed] = with_factored_sums([y])
+    [reduction] = [found for op in Graph([changed]).ops if (found := reduction_of(op)) is not None]
+    reads = [load_tensor(n) for n in postorder(list(reduction.sources)) if is_load(n)]
+    assert all(tensor.op.name != "place" for tensor in reads) == leaves
+    rng = np.random.default_rng(0)
+    given = {t: rng.uniform(0.5, 1.5, [int(n) for n in t.shape]) for t in (a, b, place)}
+    [want], [got] = evaluate_graph([y], given), evaluate_graph([changed], given)
+    np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
 def test_a_maximum_stays():
