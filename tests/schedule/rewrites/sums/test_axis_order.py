@@ -14,6 +14,7 @@ from tvm_autodiff.schedule.rewrites.sums.axis_order import with_axes_in_order
 N, K, A = 3, 9, 11
 x, w = te.placeholder((N, K), "float64", "x"), te.placeholder((N, K, A), "float64", "w")
 g = te.placeholder((N, A), "float64", "g")
+u, v = (te.placeholder((N, A + 2), "float64", name) for name in "uv")
 
 
 def total(shape, value, reduce=te.sum, extents=(A, K)):
@@ -29,6 +30,18 @@ CASES = {
     "no axis is contiguous": (total((N,), lambda i, a, k: w[i, k, a] * w[i, a - 2, k]), "ak"),
     "columns": (total((N, A), lambda i, j, a, k: w[i, k, j] * g[i, j]), "ak"),
     "reused operands": (total((N,), lambda i, a, k: x[i, k] * w[2, k, a]), "ak"),
+    "windows": (
+        total((N,), lambda i, a, k: u[i, a + k] * v[i, a + k] * g[i, a], extents=(A, 3)),
+        "ka",
+    ),
+    "windows of an operand that results share": (
+        total((N,), lambda i, a, k: u[i, a + k] * v[0, k], extents=(A, 3)),
+        "ak",
+    ),
+    "short windows": (
+        total((N,), lambda i, a, k: u[i, a + k] * v[i, a + k], extents=(6, 3)),
+        "ak",
+    ),
     "too short": (total((N,), lambda i, a, k: x[i, k] * w[i, k, a], extents=(7, K)), "ak"),
 }
 
@@ -40,7 +53,7 @@ def test_order(name):
     assert "".join(axis.var.name for axis in reduction_of(after.op).axes) == order
     assert (tensor_key(after) == tensor_key(before)) == (order == "ak")
     rng = np.random.default_rng(0)
-    values = {t: rng.standard_normal([int(n) for n in t.shape]) for t in (x, w, g)}
+    values = {t: rng.standard_normal([int(n) for n in t.shape]) for t in (x, w, g, u, v)}
     if order == "ka":
         [want], [got] = evaluate_graph([before], values), evaluate_graph([after], values)
         np.testing.assert_allclose(got, want, rtol=1e-12)

@@ -39,6 +39,14 @@ CASES = {
         lambda i, k: te.if_then_else(k >= i, te.exp(x[i, k]) * te.sqrt(u[i]), zero),
         "x",
     ),
+    "a choice by what a row holds": (
+        lambda i, k: tirx.Select(u[i] > 1.0, zero, x[i, k] * te.log(u[i])),
+        "x",
+    ),
+    "a choice by what the sum changes": (
+        lambda i, k: tirx.Select(x[i, k] > 1.0, zero, x[i, k] * te.log(u[i])),
+        "xu",
+    ),
     "terms under a condition": (
         lambda i, k: te.if_then_else(k >= i, x[i, k] * te.exp(u[i]) + x[i, k] * te.exp(s()), zero),
         "x",

@@ -18,6 +18,9 @@ z = te.placeholder((N + 4,), "float64", name="z")
 w = te.placeholder((3,), "float64", name="w")
 at = te.placeholder((N,), "int32", name="at")
 plane = te.placeholder((40, 50), "float64", name="plane")
+rates = te.placeholder((40,), "float64", name="rates")
+few = te.placeholder((30,), "float64", name="few")
+c = te.reduce_axis((0, 46), "c")
 k, r = te.reduce_axis((0, 5), "k"), te.reduce_axis((0, N), "r")
 
 
@@ -60,6 +63,30 @@ CASES = {
         [(40, 50)],
     ),
     "under a condition": (lambda: vector(guarded), [(N + 4,)]),
+    "with a parameter for each row": (
+        lambda: te.compute(
+            (40,), lambda i: te.sum(te.exp(rates[i] * plane[i, c + k]) * plane[i, c], axis=[c, k])
+        ),
+        [(40, 50)],
+    ),
+    "with its row and column": (
+        lambda: te.compute(
+            (40, 46), lambda i, j: te.sum(te.sin(plane[i, j + k] * (i + 1)) * rates[i], axis=k)
+        ),
+        [(40, 50)],
+    ),
+    "with a parameter for some rows": (
+        lambda: te.compute(
+            (30, 46), lambda i, j: te.sum(te.exp(few[i] * plane[i, j + k]), axis=k)
+        ),
+        [],
+    ),
+    "with what is read beside it": (
+        lambda: te.compute(
+            (40, 45), lambda i, j: te.sum(te.exp(plane[i, j + k] * plane[i, j]), axis=k)
+        ),
+        [],
+    ),
     "one place": (lambda: vector(lambda i: te.exp(x[i]) * te.exp(x[i])), []),
     "each element once": (
         lambda: te.compute((N // 2,), lambda i: te.exp(x[2 * i]) + te.exp(x[2 * i + 1])),
@@ -83,7 +110,8 @@ CASES = {
 
 def arrays():
     rng = np.random.default_rng(0)
-    given = {t: rng.uniform(0.5, 1.5, [int(n) for n in t.shape]) for t in (x, z, w, plane)}
+    floats = (x, z, w, plane, rates, few)
+    given = {t: rng.uniform(0.5, 1.5, [int(n) for n in t.shape]) for t in floats}
     return {**given, at: rng.integers(0, N, N).astype("int32")}
 
 

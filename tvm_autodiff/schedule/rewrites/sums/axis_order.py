@@ -23,8 +23,8 @@ from ...nest.inside import unit_strides_inside
 
 def with_axes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``s[i] = Σ_{a, k} x[i, k]*w[k, a] → s[i] = Σ_{k, a} x[i, k]*w[k, a]``, as w is contiguous
-    along a and x does not depend on it. Products of reused operands stay, and reductions with
-    vectors along their last output axis.
+    along a and x does not depend on it; of two such axes the longer one, if the last is short.
+    Products of reused operands stay, and reductions with vectors along their last output axis.
     """
     return each_stage(outputs, _changed)
 
@@ -36,7 +36,10 @@ def _changed(op: Operation) -> list[Tensor] | None:
     if len(op.axis) and _is_contiguous(op, reduction, op.axis[-1]):
         return None
     *_, last = reduction.axes
-    if _is_contiguous(op, reduction, last) or not streamed(op, reduction):
+    long = not 0 < _length(last) < 2 * MIN_LANES
+    if long and _is_contiguous(op, reduction, last):
+        return None
+    if not streamed(op, reduction) and _is_reused(op, reduction):
         return None
     found = [axis for axis in reduction.axes if _is_contiguous(op, reduction, axis)]
     chosen = max(found, key=_length, default=None)
@@ -50,6 +53,12 @@ def _is_contiguous(op: Operation, reduction: Reduction, axis: Axis) -> bool:
     """Whether some read is contiguous along an axis, and all others are or do not depend on it."""
     reads = [node for node in postorder(list(reduction.sources)) if is_load(node)]
     return any(depends_on(read, [axis.var]) for read in reads) and unit_strides_inside(op, axis.var)
+
+
+def _is_reused(op: Operation, reduction: Reduction) -> bool:
+    """Whether several results read an element: not all reads depend on all output axes."""
+    reads = [node for node in postorder(list(reduction.sources)) if is_load(node)]
+    return not all(depends_on(read, [axis.var]) for read in reads for axis in op.axis)
 
 
 def _length(axis: Axis) -> int:

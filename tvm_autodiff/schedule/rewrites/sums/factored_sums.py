@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ....expr.build import compare, conjuncts, if_then_else, like
+from ....expr.build import compare, conjuncts, if_then_else, like, negate
 from ....expr.costly import is_expensive, is_slow, may_be_infinite
 from ....expr.factoring import apart, factored
 from ....expr.nodes import (
@@ -135,15 +135,29 @@ def _is_product_of_matrices(source: Expr, reduced: Sequence[Var]) -> bool:
 def _choices_of(
     terms: Expr, nest: Loops, reduced: Sequence[Var]
 ) -> tuple[list[Expr], Expr]:
-    """``select(c, a*b, 0) → [c], a*b`` for a product of matrices, and a choice by data that the sum
-    does not change.
+    """``select(c, s, 0) → [c], s`` for choices by data that the sum does not change, where s is a
+    product of matrices or has slow factors that the sum does not change.
     """
-    if op_name(terms) == "select" and is_const(operands(terms)[2], 0):
-        condition, product, _ = operands(terms)
+    choices: list[Expr] = []
+    left = terms
+    while op_name(left) == "select":
+        condition, then, otherwise = operands(left)
         [condition] = decided([condition], nest.variables, nest.ranges)
-        fixed = contains_load(condition) and not depends_on(condition, reduced)
-        if fixed and _is_product_of_matrices(product, reduced):
-            return [condition], product
+        if not contains_load(condition) or depends_on(condition, reduced):
+            break
+        if is_const(otherwise, 0):
+            left = then
+        elif is_const(then, 0):
+            condition, left = negate(condition), otherwise
+        else:
+            break
+        choices.append(condition)
+
+    def leaves(node: Expr) -> bool:
+        return is_slow(node) and not depends_on(node, reduced)
+
+    if _is_product_of_matrices(left, reduced) or contains(left, leaves):
+        return choices, left
     return [], terms
 
 

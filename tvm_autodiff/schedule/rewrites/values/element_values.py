@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ....expr.build import variable
 from ....expr.costly import is_expensive
@@ -27,7 +28,6 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import (
     contains,
-    contains_load,
     expand_lets,
     postorder,
     replace_outermost,
@@ -49,19 +49,19 @@ from ....graph.stage import (
     shape_of,
     sources_of,
 )
-from ...cost import CALL, LAUNCH_CYCLES, STORE
+from ...cost import CALL, LAUNCH_CYCLES, MAX_SEARCHED, STORE
 from ...kernel import size_of
+from ...nest.in_range import is_safe, loops_of
 from .dependence import costs_of
 from .digits import with_sources
 
 Key = tuple[object, ...]
 
-_SEVERAL = -1  #: what depends on several reads, or on loops themselves
-
 
 def with_element_values(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``y[i] = exp(x[i]) + exp(x[i + 1]) → e[i] = exp(x[i]), y[i] = e[i] + e[i + 1]``, and ``y[i] =
-    Σ_k exp(x[i + k]) → e[i] = exp(x[i]), y[i] = Σ_k e[i + k]``, in all stages that need it.
+    Σ_k exp(x[i + k]) → e[i] = exp(x[i]), y[i] = Σ_k e[i + k]``, in all stages that need it. What is
+    read at indices of the element, as the p of ``exp(p[b]*x[b, i + k])``, belongs to the function.
     """
     graph = Graph(outputs)
     keys = StructuralKeys()
@@ -73,7 +73,7 @@ def with_element_values(outputs: Sequence[Tensor]) -> list[Tensor]:
     if not kept:
         return list(outputs)
     replaced: dict[tuple[int, int], Tensor] = {}
-    stored: dict[Key, Tensor] = {}
+    stored: dict[Key, Tensor | None] = {}
     for op in graph.ops:
         if is_placeholder(op):
             continue
@@ -102,6 +102,8 @@ class _Site:
         The function, and the read of the element.
     function, element : Expr and Var
         The function of a variable.
+    places : mapping from Var to int
+        The variables of the function that stand for indices of the element.
     calls : int
         How many expensive functions it calls.
     """
@@ -112,6 +114,7 @@ class _Site:
     read: Expr
     function: Expr
     element: Var
+    places: Mapping[Var, int]
     calls: int
 
 
@@ -164,7 +167,7 @@ def _sites(op: Operation, keys: StructuralKeys) -> list[_Site]:
         return []
     sources = [expand_lets(source) for source in sources_of(op)]
     loops = {node_id(axis.var) for axis in loop_axes(op)}
-    places, reads = _places(sources, loops, keys)
+    facts = _facts(sources, loops, keys)
     costs = costs_of(sources)
     found: list[_Site] = []
     seen: set[int] = set()
@@ -174,60 +177,110 @@ def _sites(op: Operation, keys: StructuralKeys) -> list[_Site]:
         if node_id(node) in seen or not costs[node_id(node)]:
             continue
         seen.add(node_id(node))
-        place = places[node_id(node)]
-        if place is None or place == _SEVERAL or not is_float(node):
+        site = _site(node, facts, loops, keys, costs[node_id(node)]) if is_float(node) else None
+        if site is None:
             pending += operands(node)
-            continue
-        read = reads[place]
-        element = variable("element", dtype_of(read))
-        function = _over(node, place, places, element)
-        same = keys.expr(function, {element: dtype_of(read)})
-        key = (keys.tensor_key_of(load_tensor(read)), same)
-        found.append(_Site(key, place, node, read, function, element, costs[node_id(node)]))
+        else:
+            found.append(site)
     return found
 
 
-def _places(
-    sources: Sequence[Expr], loops: set[int], keys: StructuralKeys
-) -> tuple[dict[int, int | None], dict[int, Expr]]:
-    """For each node, by id, the one read that it depends on, by structure; None if no loop changes
-    it, and `_SEVERAL` if it depends on more. And a read of each structure.
+@dataclass(frozen=True)
+class _Facts:
+    """What a node depends on: reads, by structure, and loops outside of reads; None for too much.
     """
-    places: dict[int, int | None] = {}
-    reads: dict[int, Expr] = {}
+
+    reads: Mapping[int, Expr]
+    loops: frozenset[int] = frozenset()
+
+
+def _facts(
+    sources: Sequence[Expr], loops: set[int], keys: StructuralKeys
+) -> dict[int, _Facts | None]:
+    """What each node depends on, by id."""
+    facts: dict[int, _Facts | None] = {}
     for node in postorder(list(sources)):
-        below = {places[node_id(part)] for part in operands(node)} - {None}
-        if is_load(node) and below:
-            gathers = any(contains_load(index) for index in operands(node))
-            place = _SEVERAL if gathers else keys.expr(node)
-            reads.setdefault(place, node)
-            places[node_id(node)] = place
-        elif node_id(node) in loops or len(below) > 1:
-            places[node_id(node)] = _SEVERAL
-        else:
-            places[node_id(node)] = next(iter(below), None)
-    return places, reads
+        below = [facts[node_id(part)] for part in operands(node)]
+        known = [fact for fact in below if fact is not None]
+        own = {node_id(node)} & loops
+        if is_load(node) and any(fact is None or fact.reads for fact in below):
+            facts[node_id(node)] = None  # at a place that data tell
+            continue
+        if is_load(node):
+            moves = any(fact.loops for fact in known)
+            facts[node_id(node)] = _Facts({keys.expr(node): node} if moves else {})
+            continue
+        reads = {place: read for fact in known for place, read in fact.reads.items()}
+        together = _Facts(reads, frozenset(own).union(*(fact.loops for fact in known)))
+        too_much = len(known) < len(below) or len(reads) > MAX_SEARCHED
+        facts[node_id(node)] = None if too_much else together
+    return facts
 
 
-def _over(node: Expr, place: int, places: Mapping[int, int | None], element: Expr) -> Expr:
-    """A function of one read as one of a variable."""
-    table = {
+def _site(
+    node: Expr,
+    facts: Mapping[int, _Facts | None],
+    loops: set[int],
+    keys: StructuralKeys,
+    calls: int,
+) -> _Site | None:
+    """A node as a function of one element, and of what its place in the tensor determines."""
+    fact = facts[node_id(node)]
+    if fact is None or not fact.reads:
+        return None
+    place, read = max(fact.reads.items(), key=lambda pair: len(_loops_in(pair[1], loops)))
+    # loops that are an index of the element by themselves
+    coordinates = {
+        node_id(index): number
+        for number, index in enumerate(operands(read))
+        if node_id(index) in loops
+    }
+    others = [one for number, one in fact.reads.items() if number != place]
+    indices = [index for one in others for index in operands(one)]
+    plain = all(node_id(index) in coordinates or not _loops_in(index, loops) for index in indices)
+    if not plain or not fact.loops <= coordinates.keys():
+        return None
+    element = variable("element", dtype_of(read))
+    at = {key: variable(f"c{number}", "int32") for key, number in coordinates.items()}
+    same = {
         node_id(part): element
         for part in postorder(node)
-        if is_load(part) and places[node_id(part)] == place
+        if is_load(part) and (known := facts[node_id(part)]) is not None and place in known.reads
     }
-    return replace_outermost(node, table)
+    function = replace_outermost(replace_outermost(node, same), at)
+    bound: dict[Var, Any] = {element: dtype_of(read)}
+    bound |= {at[key]: number for key, number in coordinates.items()}
+    key = (keys.tensor_key_of(load_tensor(read)), keys.expr(function, bound))
+    places = {at[key]: number for key, number in coordinates.items()}
+    return _Site(key, place, node, read, function, element, places, calls)
 
 
-def _reading(op: Operation, sites: Sequence[_Site], stored: dict[Key, Tensor]) -> list[Tensor]:
+def _loops_in(expr: Expr, loops: set[int]) -> set[int]:
+    return {node_id(var) for var in variables_of(expr)} & loops
+
+
+def _reading(
+    op: Operation, sites: Sequence[_Site], stored: dict[Key, Tensor | None]
+) -> list[Tensor]:
     """The stage that reads the values of functions of single elements."""
     memo: dict[int, Expr] = {}
     for site in sites:
         if site.key not in stored:
-            tensor = load_tensor(site.read)
-            axes = [data_axis(f"d{n}", extent) for n, extent in enumerate(shape_of(tensor))]
-            element = load(tensor, [axis.var for axis in axes])
-            body = bind_shared(substitute(site.function, {site.element: element}))
-            [stored[site.key]] = make_stage(f"{tensor.op.name}_values", axes, [body])
-        memo[node_id(site.node)] = load(stored[site.key], operands(site.read))
+            stored[site.key] = _stage_of(site)
+        values = stored[site.key]
+        if values is not None:
+            memo[node_id(site.node)] = load(values, operands(site.read))
     return with_sources(op, [replace_outermost(expand_lets(s), memo) for s in sources_of(op)])
+
+
+def _stage_of(site: _Site) -> Tensor | None:
+    """The values of a function for all elements; None if it reads beyond another tensor for some.
+    """
+    tensor = load_tensor(site.read)
+    axes = [data_axis(f"d{n}", extent, "int32") for n, extent in enumerate(shape_of(tensor))]
+    places = {var: axes[number].var for var, number in site.places.items()}
+    element = load(tensor, [axis.var for axis in axes])
+    body = substitute(site.function, {site.element: element, **places})
+    if not is_safe([body], loops_of(axes)):
+        return None
+    return make_stage(f"{tensor.op.name}_values", axes, [bind_shared(body)])[0]
