@@ -74,15 +74,23 @@ def test_a_part_has_the_axes_that_it_depends_on():
     assert (N,) in shapes
 
 
-def test_small_graphs_stay_whole():
-    """Doublings are a large tree, but each node of the graph is written once."""
+@pytest.mark.parametrize("reduced", [False, True])
+def test_small_graphs_stay_whole_where_each_node_is_written_once(reduced):
+    """Doublings are a large tree; the rules for sums write trees."""
 
     def doubled(i, j):
         value = x[i, j]
-        for _ in range(14):
+        for _ in range(10):
             value = value * 0.5 + value * value * 0.25
         return value
 
-    stage = te.compute((N, M), doubled, name="y")
-    assert max(sizes([stage])) > 7_500
-    assert with_stored_parts([stage])[0].same_as(stage)
+    k = te.reduce_axis((0, M), "k")
+    stage = te.compute(
+        *(((N,), lambda i: te.sum(doubled(i, k), axis=k)) if reduced else ((N, M), doubled))
+    )
+    assert max(sizes([stage])) > 24_000
+    [got] = with_stored_parts([stage])
+    assert got.same_as(stage) != reduced
+    given = {x: np.linspace(0.0, 1.0, N * M).reshape(N, M)}
+    [want], [found] = evaluate_graph([stage], given), evaluate_graph([got], given)
+    np.testing.assert_allclose(found, want, rtol=1e-12)

@@ -54,6 +54,8 @@ _PART = MAX_NODES // LATENCY
 _SHARED = STORE * LATENCY  #: as of one that is read twice
 #: how often a node of the graph is written out on average, below which an expression is left whole
 _REPEATED = MAX_COPIES * LATENCY
+#: nodes of a tree up to which it is left whole, however few the nodes of the graph are
+_WRITTEN = MAX_NODES * MAX_COPIES
 
 
 def with_stored_parts(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -68,8 +70,10 @@ def _stored(op: Operation) -> list[Tensor] | None:
         return None
     sources = merge_equal([expand_lets(source) for source in sources_of(op)])
     order = postorder(sources)
-    if len(order) <= _PART or sum(map(tree_size, sources)) <= _REPEATED * len(order):
+    if sum(map(tree_size, sources)) <= max(_REPEATED * len(order), _WRITTEN):
         return None
+    if len(order) <= _PART and reduction_of(op) is None:
+        return None  # the rules for elementwise stages write each node once
     axes = [*op.axis, *reduced_axes(op)]
     plain = [axis for axis in axes if _is_plain(axis, axes)]
     bound = [axis.var for axis in axes if not any(axis is other for other in plain)]
