@@ -29,6 +29,7 @@ from .sums.divided_factors import with_divided_factors
 from .sums.factored_sums import with_factored_sums
 from .sums.grouped_columns import with_grouped_columns
 from .sums.joined_sums import with_joined_sums
+from .sums.narrowed_results import with_narrowed_results
 from .sums.quotient_sums import with_split_quotients
 from .sums.scanned_sums import with_scanned_sums
 from .sums.unused_axes import without_repeated_elements
@@ -77,6 +78,7 @@ BEFORE_KERNELS = (
     Rewrite(with_grouped_columns, exact=False, kinds=("llvm",)),
     Rewrite(with_gathered_operands, kinds=("llvm",)),
     Rewrite(with_separated_windows, exact=False),
+    Rewrite(with_narrowed_results),
     Rewrite(with_divided_factors, exact=False),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
