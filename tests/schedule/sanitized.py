@@ -60,7 +60,7 @@ def calls_of(program: Program, folder: Path) -> Task:
     machine = machine_of(as_target(None), 2)
     request = request_of(list(program.inputs), list(program.outputs))
     plan = run_deep(_plan, request, machine, rules_for(machine))
-    launches = [step.launch for step in run_deep(plan.program, False).steps]
+    launches = [step.launch for step in run_deep(plan.program).steps]
     codes = [
         checked(function_alone(launch), folder / f"{number}.ll")
         for number, launch in enumerate(launches)

@@ -241,7 +241,10 @@ def _site(
     if not plain or not fact.loops <= coordinates.keys():
         return None
     element = variable("element", dtype_of(read))
-    at = {key: variable(f"c{number}", "int32") for key, number in coordinates.items()}
+    at = {
+        key: variable(f"c{number}", dtype_of(operands(read)[number]))
+        for key, number in coordinates.items()
+    }
     same = {
         node_id(part): element
         for part in postorder(node)
@@ -277,7 +280,7 @@ def _stage_of(site: _Site) -> Tensor | None:
     """The values of a function for all elements; None if it reads beyond another tensor for some.
     """
     tensor = load_tensor(site.read)
-    axes = [data_axis(f"d{n}", extent, "int32") for n, extent in enumerate(shape_of(tensor))]
+    axes = [data_axis(f"d{n}", extent) for n, extent in enumerate(shape_of(tensor))]
     places = {var: axes[number].var for var, number in site.places.items()}
     element = load(tensor, [axis.var for axis in axes])
     body = substitute(site.function, {site.element: element, **places})
