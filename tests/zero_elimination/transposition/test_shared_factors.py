@@ -132,3 +132,20 @@ def test_a_factor_of_many_operations_is_stored(terms: int, stored: bool) -> None
     names = [op.name for op in Graph([gradient]).ops if is_compute(op)]
     assert any("factor" in name for name in names) == stored
     check_grads(y, [long])
+
+
+def test_factors_of_steps_that_are_shared_are_graphs() -> None:
+    """Each step reads the one before twice: the tree of 20 of them has a million times the last."""
+    rows = te.placeholder((4, 8), "float64", "rows")
+
+    def body(i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
+        first = state = rows[i, j]
+        for step in range(20):
+            scale = te.if_then_else((j + step) % 3 < 1, number(1.1), number(0.9))
+            state = te.sin(state * first + rows[i, (j + step) % 8]) * scale + state * 0.5
+        return state
+
+    y = te.compute((4, 8), body, name="y")
+    [gradient] = differentiate(y, [rows], te.placeholder((4, 8), "float64", "head"))
+    stages = [op for op in Graph([gradient]).ops if is_compute(op)]
+    assert sum(len(postorder(list(bodies(op)))) for op in stages) < 20_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..build import add, const, mul, sub
-from ..nodes import Expr, Var, const_value, dtype_of, is_const, op_name, operands
-from ..rewrite import contains, rewrite
+from ..nodes import Expr, Var, const_value, dtype_of, is_const, node_id, op_name, operands
+from ..rewrite import contains, preorder, rewrite
 from .intervals import Interval, Intervals, is_index
 
 _DIVISIONS = ("floordiv", "floormod")
@@ -16,6 +16,9 @@ _FOLDED: dict[str, Callable[[Expr, Expr], Expr]] = {"add": add, "sub": sub, "mul
 
 def with_decided_divisions(root: Expr, variable: Callable[[Var], Interval]) -> Expr:
     """``t//24 → 0, t % 24 → t`` for t in 0..23, ``(t + 24)//24 → 1, (t + 24) % 24 → t + 24 - 24``.
+
+    Under a minimum or a maximum they stay: what is clamped is no affine form without them, either,
+    and rules divide an axis at its quotients.
 
     Parameters
     ----------
@@ -31,11 +34,15 @@ def with_decided_divisions(root: Expr, variable: Callable[[Var], Interval]) -> E
     t
     """
     bounds = Intervals(variable)
+    clamps = [node for node in preorder(root) if op_name(node) in ("min", "max") and is_index(node)]
+    clamped = set(map(node_id, preorder(clamps)))
 
     def decided(node: Expr) -> Expr | None:
         divided, divisor = operands(node)
         step = const_value(divisor)
         if not is_index(node) or not isinstance(step, int) or step <= 0:
+            return None
+        if node_id(node) in clamped:
             return None
         low, high = bounds.of(divided)
         quotient = low // step

@@ -36,7 +36,7 @@ from ...expr.rewrite import (
     substituter,
     variables_of,
 )
-from ...expr.sharing.lets import merge_equal
+from ...expr.sharing.lets import bind_shared, merge_equal
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import Operation, axis_vars, bodies, reduction_of, renew_axis
 from ...rules.terms import Term
@@ -147,5 +147,5 @@ def _stored(op: Operation, factor: Expr, cotangents: Mapping[Var, Expr]) -> Expr
         value = fold(value)
     axes = [renew_axis(axis) for axis in op.axis]
     rename = substituter(dict(zip(axis_vars(op), (axis.var for axis in axes), strict=True)))
-    [stage] = bounded_stage(f"{op.name}_factor", axes, [rename(value)])
+    [stage] = bounded_stage(f"{op.name}_factor", axes, [bind_shared(rename(value))])
     return load(stage, axis_vars(op))

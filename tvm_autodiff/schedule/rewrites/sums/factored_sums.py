@@ -71,19 +71,15 @@ def _changed(op: Operation) -> list[Tensor] | None:
     choices, summed = _choices_of(terms, nest, reduced)
     [source] = factored([summed], lambda part: depends_on(part, loops))
     computes = contains(source, is_expensive)  # others wait for memory
-
-    def is_slow_outside(node: Expr) -> bool:
-        return is_slow(node) and not depends_on(node, reduced)
-
     matrices = _is_product_of_matrices(source, reduced)
 
     def stays(part: Expr) -> bool:
         # what is computed for each result is worth a product for it, and what is read is where it
         # would be an operand more
-        leaves = matrices or contains(part, is_slow_outside)
+        leaves = matrices or _has_slow_results(part, reduced)
         return depends_on(part, reduced if leaves else loops)
 
-    worthwhile = computes or matrices or contains(source, is_slow_outside)
+    worthwhile = computes or matrices or _has_slow_results(source, reduced)
     parts = apart(source, stays) if worthwhile else None
     # what data decide for a whole result is decided after the sum
     outer = [c for c in conditions if matrices and contains_load(c) and not depends_on(c, reduced)]
@@ -132,6 +128,11 @@ def _is_product_of_matrices(source: Expr, reduced: Sequence[Var]) -> bool:
     return any(not (a <= b or b <= a) for a, b in combinations(factors, 2))
 
 
+def _has_slow_results(expr: Expr, reduced: Sequence[Var]) -> bool:
+    """Whether a slow part of an expression is the same for all terms of a sum."""
+    return contains(expr, lambda node: is_slow(node) and not depends_on(node, reduced))
+
+
 def _choices_of(
     terms: Expr, nest: Loops, reduced: Sequence[Var]
 ) -> tuple[list[Expr], Expr]:
@@ -152,11 +153,7 @@ def _choices_of(
         else:
             break
         choices.append(condition)
-
-    def leaves(node: Expr) -> bool:
-        return is_slow(node) and not depends_on(node, reduced)
-
-    if _is_product_of_matrices(left, reduced) or contains(left, leaves):
+    if _is_product_of_matrices(left, reduced) or _has_slow_results(left, reduced):
         return choices, left
     return [], terms
 
