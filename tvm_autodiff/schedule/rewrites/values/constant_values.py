@@ -18,7 +18,7 @@ from ...constants import is_kept
 from ...cost import CALL, LAUNCH_CYCLES
 from ...kernel import size_of
 from ...nest.decided import decided
-from .dependence import Dependence, costs_of, dependences
+from .dependence import Dependence, costs_of, dependences, outermost
 from .digits import Digits, ValueStages, digits_of, ranges_of, with_sources
 
 
@@ -45,22 +45,16 @@ def _taken_out(stages: ValueStages, op: Operation) -> list[Tensor] | None:
     costs = costs_of(sources)
     facts = dependences(sources, {node_id(var): number for number, var in enumerate(variables)})
     reads = _reading(sources)
-    memo: dict[int, Expr] = {}
-    seen: set[int] = set()
-    pending = list(sources)
-    while pending:
-        node = pending.pop()
-        if node_id(node) in seen or not costs[node_id(node)]:
-            continue
-        seen.add(node_id(node))
-        if node_id(node) not in reads and not _splits(node, facts, costs):
-            digits = digits_of(node, axes, ranges, stages.keys)
-            if digits is not None and _is_kept(node, digits, axes, costs[node_id(node)]):
-                read = _read(stages, op.name, node, digits)
-                if read is not None:
-                    memo[node_id(node)] = read
-                    continue
-        pending += operands(node)
+
+    def table(node: Expr) -> Expr | None:
+        if node_id(node) in reads or _splits(node, facts, costs):
+            return None
+        digits = digits_of(node, axes, ranges, stages.keys)
+        if digits is None or not _is_kept(node, digits, axes, costs[node_id(node)]):
+            return None
+        return _read(stages, op.name, node, digits)
+
+    memo = outermost(sources, costs, table)
     if not memo:
         return None
     return with_sources(op, [replace_outermost(source, memo) for source in sources])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from ....expr.costly import is_expensive
 from ....expr.nodes import Axis, Expr, const_value, is_load, node_id, op_name, operands
@@ -11,6 +12,8 @@ from ....expr.rewrite import postorder
 from ....graph.stage import axis_range
 from ...kernel import size_of
 from ...nest.literals import FLOOR_DIVISIONS
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,28 @@ def dependences(sources: Sequence[Expr], order: Mapping[int, int]) -> dict[int, 
                 own = replace(own, loads=True, places=own.bare | own.divided)
         facts[node_id(node)] = own
     return facts
+
+
+def outermost(
+    sources: Sequence[Expr], costs: Mapping[int, int], choice: Callable[[Expr], Found | None]
+) -> dict[int, Found]:
+    """What a choice is for nodes with expensive functions, by id: below a chosen node, and for
+    other nodes, it is not asked for.
+    """
+    found: dict[int, Found] = {}
+    seen: set[int] = set()
+    pending = list(sources)
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen or not costs[node_id(node)]:
+            continue
+        seen.add(node_id(node))
+        chosen = choice(node)
+        if chosen is None:
+            pending += operands(node)
+        else:
+            found[node_id(node)] = chosen
+    return found
 
 
 def costs_of(sources: Sequence[Expr]) -> dict[int, int]:

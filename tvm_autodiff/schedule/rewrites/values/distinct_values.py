@@ -19,7 +19,6 @@ from ....expr.nodes import (
     Tensor,
     is_load,
     node_id,
-    operands,
     tensor_key,
 )
 from ....expr.rewrite import (
@@ -45,7 +44,7 @@ from ....graph.stage import (
 from ...cost import CALL, THREAD_CYCLES
 from ...kernel import size_of
 from ...nest.decided import decided
-from .dependence import costs_of, dependences
+from .dependence import costs_of, dependences, outermost
 from .digits import Digits, ValueStages, digits_of, ranges_of, with_sources
 
 
@@ -84,14 +83,8 @@ class _Values:
         memory = sum(size_of(shape_of(tensor)) for tensor in (op.output(0), *given.values()))
         reduces = reduction_of(op) is not None
         summed = frozenset(range(len(op.axis), len(axes)))
-        memo: dict[int, Expr] = {}
-        seen: set[int] = set()
-        pending = list(sources)
-        while pending:
-            node = pending.pop()
-            if node_id(node) in seen or not costs[node_id(node)]:
-                continue
-            seen.add(node_id(node))
+
+        def value(node: Expr) -> Expr | None:
             found, cost = facts[node_id(node)], costs[node_id(node)]
             # rows that are fused keep what they compute of data for all that needs it, but not
             # for other rows: what a place in a sum is to the parameters of a row
@@ -103,15 +96,14 @@ class _Values:
             digits = None
             if apart or found.height in self.heights:
                 digits = digits_of(node, axes, ranges, self.stages.keys)
-            if digits is not None and prod(digits.extents) <= memory:
-                apart = apart and (not found.loads or table or digits.has_quotients)
-                depth = len(axes) if found.fixed else digits.depth
-                apart = apart and _pays(prod(digits.extents), depth, axes, cost)
-                read = self._read(op.name, node, digits, found.height, apart)
-                if read is not None:
-                    memo[node_id(node)] = read
-                    continue
-            pending += operands(node)
+            if digits is None or prod(digits.extents) > memory:
+                return None
+            apart = apart and (not found.loads or table or digits.has_quotients)
+            depth = len(axes) if found.fixed else digits.depth
+            apart = apart and _pays(prod(digits.extents), depth, axes, cost)
+            return self._read(op.name, node, digits, found.height, apart)
+
+        memo = outermost(sources, costs, value)
         if not memo:
             return None
         fresh = [replace_outermost(source, memo) for source in sources]

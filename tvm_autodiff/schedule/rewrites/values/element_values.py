@@ -52,7 +52,7 @@ from ....graph.stage import (
 from ...cost import CALL, LAUNCH_CYCLES, MAX_SEARCHED, STORE
 from ...kernel import size_of
 from ...nest.in_range import is_safe, loops_of
-from .dependence import costs_of
+from .dependence import costs_of, outermost
 from .digits import with_sources
 
 Key = tuple[object, ...]
@@ -169,20 +169,11 @@ def _sites(op: Operation, keys: StructuralKeys) -> list[_Site]:
     loops = {node_id(axis.var) for axis in loop_axes(op)}
     facts = _facts(sources, loops, keys)
     costs = costs_of(sources)
-    found: list[_Site] = []
-    seen: set[int] = set()
-    pending = list(sources)
-    while pending:
-        node = pending.pop()
-        if node_id(node) in seen or not costs[node_id(node)]:
-            continue
-        seen.add(node_id(node))
-        site = _site(node, facts, loops, keys, costs[node_id(node)]) if is_float(node) else None
-        if site is None:
-            pending += operands(node)
-        else:
-            found.append(site)
-    return found
+
+    def site(node: Expr) -> _Site | None:
+        return _site(node, facts, loops, keys, costs[node_id(node)]) if is_float(node) else None
+
+    return list(outermost(sources, costs, site).values())
 
 
 @dataclass(frozen=True)
