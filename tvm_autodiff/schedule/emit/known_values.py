@@ -33,11 +33,19 @@ def with_known_values(
     compiled
         Compiles a module for this host.
     """
-    known = [step for step in steps if _is_constant(step, constants)]
+    known: list[StageFunction] = []
+    rest: list[Step] = []
+    there: set[Key] = set()
+    for step in steps:
+        launch = step.launch
+        if _is_constant(step, constants) and there >= {tensor_key(t) for t in launch.inputs}:
+            known.append(launch)
+            there |= {tensor_key(tensor) for tensor in launch.outputs}
+        else:
+            rest.append(step)
     if not known:
-        return list(steps), {}
-    rest = [step for step in steps if not _is_constant(step, constants)]
-    values = _values([step.launch for step in known], compiled)
+        return rest, {}
+    values = _values(known, compiled)
     read = {tensor_key(tensor) for step in rest for tensor in step.launch.inputs}
     return rest, {key: value for key, value in values.items() if key in read}
 

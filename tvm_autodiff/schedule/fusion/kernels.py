@@ -49,8 +49,11 @@ def cut(
     kernels, results = separate(outputs, exact_math, constants)
     wanted = {tensor_key(tensor) for tensor in results}
     fixed = constant_stages(Graph(results), wanted) if constants else set()
-    known = [kernel for kernel in kernels if all(hash(op) in fixed for op in kernel.ops)]
-    groups = fusion_groups([kernel for kernel in kernels if kernel not in known], wanted)
+    known: list[Kernel | FusionGroup] = []
+    others: list[Kernel] = []
+    for kernel in kernels:
+        (known if all(hash(op) in fixed for op in kernel.ops) else others).append(kernel)
+    groups = fusion_groups(others, wanted)
     return [*known, *(groups if exact_math else with_added_scatters(groups, wanted))], results
 
 
