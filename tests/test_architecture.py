@@ -53,7 +53,6 @@ LAYERS = {
 #: the layers inside of `schedule`: files and folders, the longest name that a path begins with
 SCHEDULE_LAYERS = {
     "cost": 0,
-    "constants": 1,
     "declined": 0,
     "elementary": 0,
     "machine": 1,

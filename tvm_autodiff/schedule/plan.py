@@ -18,7 +18,6 @@ from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop, loop_stage
 from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
 from .backends import finished, loop_rules_for
-from .constants import constant_stages
 from .cost import SYMBOLIC_SIZE
 from .declined import Declined
 from .emit import called_parts
@@ -41,6 +40,7 @@ from .rewrites.loops.row_blocks import RowBlocks
 from .rewrites.normal_form import copy_of
 from .rewrites.sums.stored_functions import with_stored_functions
 from .rewrites.table import BEFORE_KERNELS, rewritten
+from .rewrites.values.constant_stages import constant_stages
 from .rule import Refusals, Rule, Scheduled, apply_rules
 from .slow_kernels import reasons_of
 from .tiled.choice import with_tiles

@@ -28,12 +28,12 @@ from ...graph.stage import (
     shape_of,
     sources_of,
 )
-from ..constants import constant_stages
 from ..cost import CALL, LATENCY, MAX_NODES
 from ..kernel import Kernel, iterations, size_of
 from ..rewrites.conditions.clamped_gathers import with_clamped_gathers
 from ..rewrites.contiguous_operands import with_contiguous_operands
 from ..rewrites.table import INTO_KERNELS, rewritten
+from ..rewrites.values.constant_stages import constant_stages
 from .added_scatters import with_added_scatters
 from .groups import FusionGroup, fusion_groups
 

@@ -1,7 +1,7 @@
 """Tables for expensive functions of loops alone, as stages of their own.
 
 Angles that a transform computes from its loops are the same in every call. As stages they are
-constants, which a program computes when it is built (`schedule.constants`).
+constants, which a program computes when it is built (`constant_stages`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ....expr.nodes import Axis, Expr, Tensor, dtype_of, is_load, node_id, op_na
 from ....expr.rewrite import contains, expand_lets, postorder, replace_outermost
 from ....graph.graph import each_stage, tensors_read_by
 from ....graph.stage import Operation, axis_range, is_compute, loop_axes, sources_of
-from ...constants import is_kept
 from ...cost import CALL, LAUNCH_CYCLES
 from ...kernel import size_of
 from ...nest.decided import decided
+from .constant_stages import is_kept
 from .dependence import Dependence, costs_of, dependences, outermost
 from .digits import Digits, ValueStages, digits_of, ranges_of, with_sources
 

@@ -13,7 +13,7 @@ import tvm_autodiff as ad
 from tests.machines import TARGETS
 from tvm_autodiff.expr.nodes import tensor_key
 from tvm_autodiff.graph.graph import Graph
-from tvm_autodiff.schedule.constants import constant_stages
+from tvm_autodiff.schedule.rewrites.values.constant_stages import constant_stages
 
 COUNT = 64
 x = te.placeholder((7, COUNT), "float64", name="x")

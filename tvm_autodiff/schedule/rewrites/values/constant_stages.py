@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from math import prod
 
-from ..expr.costly import is_expensive
-from ..expr.dtypes import itemsize
-from ..expr.nodes import dtype_of, tensor_key
-from ..expr.rewrite import contains
-from ..graph.free_variables import free_variables
-from ..graph.graph import Graph, tensors_read_by
-from ..graph.stage import Operation, is_compute, outputs_of, shape_of, sources_of
-from .cost import MAX_CONSTANT
+from ....expr.costly import is_expensive
+from ....expr.dtypes import itemsize
+from ....expr.nodes import dtype_of, tensor_key
+from ....expr.rewrite import contains
+from ....graph.free_variables import free_variables
+from ....graph.graph import Graph, tensors_read_by
+from ....graph.stage import Operation, is_compute, outputs_of, shape_of, sources_of
+from ...cost import MAX_CONSTANT
 
 #: dtypes of numpy's own
 _DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64")
