@@ -382,7 +382,7 @@ CHECK_AND_SHOW = {
     "check_grads, half precision": (
         lambda: ad.check_grads(topi.exp(v := tensor(2, name="v", dtype="float16")), [v]),
         InvalidArgumentError,
-        "has dtype float16",
+        "is computed in float16",
     ),
     "show of a number": (lambda: ad.show([3]), InvalidArgumentError, "show.*not int"),
     "show of a string": (lambda: ad.show("x"), InvalidArgumentError, "show.*not str"),
@@ -693,6 +693,7 @@ CALLS = {
     "broadcast": ((np.broadcast_to(np.float32(1), 4), GOOD), "argument 'x' must be contiguous"),
     "byte order": ((GOOD.astype(">f4"), GOOD), "argument 'x'.*byte order"),
     "list": (([0.0] * 4, GOOD), "argument 'x' must be an array.*got list"),
+    "mask": ((np.ma.masked_less(GOOD, 0), GOOD), "got MaskedArray: pass array.filled"),
     "number": ((1.0, GOOD), "argument 'x' must be an array"),
     "None": ((None, GOOD), "argument 'x' must be an array.*got NoneType"),
     "tensor expression": ((x, GOOD), "argument 'x' must be an array.*got Tensor"),

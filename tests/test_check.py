@@ -24,6 +24,19 @@ def test_float32_has_the_tolerance_it_can_carry():
     check_grads(te.compute((3,), lambda i: te.exp(z[i]) * z[2 - i], name="w"), z)
 
 
+def test_float32_inside_has_the_same_tolerance():
+    z = te.placeholder((3,), "float64", name="z")
+    rounded = te.compute((3,), lambda i: (z[i] * z[i]).astype("float32"), name="rounded")
+    check_grads(te.compute((3,), lambda i: rounded[i].astype("float64") * z[i], name="y"), z)
+
+
+def test_float16_inside_is_refused():
+    z = te.placeholder((3,), "float64", name="z")
+    half = te.compute((3,), lambda i: z[i].astype("float16"), name="half")
+    with pytest.raises(InvalidArgumentError, match="half is computed in float16"):
+        check_grads(te.compute((3,), lambda i: half[i].astype("float64"), name="y"), z)
+
+
 def test_a_wrong_entry_is_named(monkeypatch):
     def wrong(outputs, inputs, cotangents):
         # as if the rule of one site had been forgotten at one element

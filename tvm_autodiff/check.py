@@ -3,7 +3,7 @@
 The tolerance of every entry is its own: a fraction of the entry, the difference between steps of
 two lengths, and the rounding of the outputs that the entry changes. If this error is larger than
 the fraction, longer steps are tried. Tensors are compiled as they are, so float64 graphs are
-checked most accurately; float32 uses a longer step.
+checked most accurately; where a stage computes in float32, the step is longer.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import numpy as np
 from .compile import build
 from .differences import ROUNDINGS, Precision, best_difference
 from .errors import GradientCheckError, InvalidArgumentError
-from .expr.nodes import Tensor, dtype_of, is_float, tensor_key
+from .expr.dtypes import bits_of
+from .expr.nodes import Tensor, dtype_of, is_const, is_float, is_load, tensor_key
+from .expr.rewrite import postorder
 from .graph.graph import Graph
-from .graph.stage import is_placeholder, placeholder_like, shape_of
+from .graph.stage import bodies, is_compute, is_placeholder, placeholder_like, shape_of
 from .keywords import checked_keywords
 from .transforms import jvp, vjp
 from .transforms.arguments import as_tensor, as_tensors, require_float
@@ -52,12 +54,8 @@ class _Point:
     step: float
     rtol: float
     atol: float
+    eps: float  #: the rounding of one operation
     rng: np.random.Generator
-
-    @property
-    def eps(self) -> float:
-        """The rounding of one operation in the output's dtype."""
-        return float(np.finfo(dtype_of(self.output)).eps)
 
     def function(self) -> Callable[[Mapping[tuple[int, int], np.ndarray]], np.ndarray]:
         """The output as a function of the values of the placeholders."""
@@ -88,8 +86,8 @@ def check_grads(
     Parameters
     ----------
     output : Tensor
-        The tensor to differentiate: float64, or float32 with a wider tolerance. Shapes must be
-        constant.
+        The tensor to differentiate: float64, or float32, also inside, with a wider tolerance.
+        Shapes must be constant.
     inputs : Tensor or sequence of Tensor
         The placeholders to differentiate with respect to.
     modes : sequence of str
@@ -159,16 +157,11 @@ def check_grads(
     arrays = {
         tensor_key(t): _array(t, given.get(tensor_key(t)), rng) for t in [*placeholders, head]
     }
-    digits = _PRECISION.get(dtype_of(output))
-    if digits is None:
-        raise InvalidArgumentError(
-            f"output {output.op.name} has dtype {dtype_of(output)}; finite differences need "
-            "float64 (or float32)"
-        )
+    digits, eps = _precision(output)
     step = digits[0] if step is None else step
     rtol = digits[1] if rtol is None else rtol
     atol = 0.0 if atol is None else atol
-    point = _Point(output, placeholders, head, arrays, step, rtol, atol, rng)
+    point = _Point(output, placeholders, head, arrays, step, rtol, atol, eps, rng)
     if "reverse" in modes:
         _check_reverse(point, listed, used, adjoints)
     if "forward" in modes:
@@ -190,6 +183,23 @@ def check_grads(
                     step=step,
                     seed=seed + 1,
                 )
+
+
+def _precision(output: Tensor) -> tuple[tuple[float, float], float]:
+    """Step and tolerance for the narrowest floats that a graph computes in, and their rounding."""
+    computed = [
+        (op.name, dtype_of(node))
+        for op in filter(is_compute, Graph([output]).ops)
+        for node in postorder(bodies(op))
+        if is_float(node) and not is_load(node) and not is_const(node)
+    ]
+    stated = (output.op.name, dtype_of(output))
+    name, dtype = min([stated, *computed], key=lambda one: bits_of(one[1]))
+    if dtype not in _PRECISION:
+        raise InvalidArgumentError(
+            f"{name} is computed in {dtype}; finite differences need float64 (or float32)"
+        )
+    return _PRECISION[dtype], float(np.finfo(dtype).eps)
 
 
 def _check_reverse(

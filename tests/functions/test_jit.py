@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import pickle
+import sys
 import threading
 import weakref
 from collections import OrderedDict, namedtuple
@@ -321,6 +322,23 @@ def test_transforms_of_tensors_and_of_functions_share_names() -> None:
     [tangent] = ad.jvp(y, [x], [te.placeholder((3,), name="t")])
     assert isinstance(tangent, te.Tensor)
     assert ad.vmap(total)(zeros(2, 3)).tolist() == [0, 0]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="errors have notes since Python 3.11")
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda x: te.compute((3,), lambda i: x[i] * X[i], name="y"), IndexError),
+        (lambda x: np.exp(x), TypeError),
+        (lambda x: x**2, TypeError),
+    ],
+)
+def test_errors_about_operands_say_what_tensors_are(
+    function: Callable[..., Any], kind: type[Exception]
+) -> None:
+    with pytest.raises(kind) as caught:
+        ad.jit(function)(X)
+    assert any("arrays are arguments of the function" in note for note in caught.value.__notes__)
 
 
 BAD: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {

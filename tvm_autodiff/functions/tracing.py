@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,6 +14,13 @@ from ..containers import Form, flattened, paths, skeleton
 from ..errors import AutodiffError, InvalidArgumentError
 from ..expr.nodes import Tensor, is_tensor
 from ..graph.stage import Extent, placeholder, placeholder_like
+
+#: what Python and numpy raise for tensors as operands, and for loop variables as indices of arrays
+_OF_OPERANDS = (TypeError, IndexError)
+_TRACED = (
+    "during tracing, tensors have shapes and dtypes but no values; te.compute computes elements, "
+    "topi whole tensors, and arrays are arguments of the function"
+)
 
 
 @dataclass(frozen=True)
@@ -120,10 +128,11 @@ def called(function: Callable[..., Any], *args: Any, **kwargs: Mapping[str, Any]
     except Exception as error:
         place = _refused_at(error.__traceback__)
         if place is None:
+            if isinstance(error, _OF_OPERANDS) and sys.version_info >= (3, 11):
+                error.add_note(f"{described(function)} is traced: {_TRACED}")
             raise  # the function's own
         raise InvalidArgumentError(
-            f"{described(function)}: {place}TVM rejects it: {error} (during tracing, tensors have "
-            "shapes and dtypes but no values)"
+            f"{described(function)}: {place}TVM rejects it: {error} ({_TRACED})"
         ) from error
 
 

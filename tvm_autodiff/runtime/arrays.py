@@ -294,9 +294,9 @@ _NUMPY, _TVM, _TORCH, _JAX = NumpyKind(), TvmKind(), TorchKind(), JaxKind()
 
 
 def kind_of(array: Array) -> ArrayKind | None:
-    """The framework of an array, or None for an object that is not an array."""
+    """The framework of an array, or None for an object that kernels cannot read as one."""
     if isinstance(array, (np.ndarray, np.generic)):
-        return _NUMPY
+        return None if is_masked(array) else _NUMPY
     if isinstance(array, tvm_ffi.Tensor):
         return _TVM
     root = type(array).__module__.partition(".")[0]
@@ -307,6 +307,11 @@ def kind_of(array: Array) -> ArrayKind | None:
     # a class has the attributes of its arrays
     found = hasattr(array, "__dlpack__") and not isinstance(array, type)
     return DLPackKind(array) if found else None
+
+
+def is_masked(array: Array) -> bool:
+    """Whether an array is one of `numpy.ma`, whose mask kernels would not read."""
+    return isinstance(array, np.ma.MaskedArray)
 
 
 def is_torch_type(kind: type) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...errors import CallError
 from ...keywords import suggestion
-from ..arrays import Array, ArrayKind, is_recorded, kind_of, numpy_kind
+from ..arrays import Array, ArrayKind, is_masked, is_recorded, kind_of, numpy_kind
 from ..files.manifest import Manifest
 from .overlap import first_overlap
 from .results import NumberOf
@@ -138,9 +138,10 @@ class CheckedArguments:
             array = NumberOf(spec)(array)
             kind, follow = numpy_kind(), None
         if kind is None:
+            hint = ": pass array.filled(value), or array.data" if is_masked(array) else ""
             raise CallError(
                 f"argument {spec.name!r} must be an array (numpy, TVM, torch, JAX or DLPack) of "
-                f"{spec}, got {type(array).__name__}"
+                f"{spec}, got {type(array).__name__}{hint}"
             )
         if isinstance(array, np.generic) and updated:
             raise CallError(f"argument {spec.name!r} is updated: pass an array, not a number")
