@@ -243,19 +243,21 @@ def _independent(index: Expr, conditions: Sequence[Expr]) -> list[list[Expr]]:
     """Groups that share no variable: the index with the conditions related to it, then other
     conditions.
     """
-    groups = [[index]]
+    groups = [([index], _variables(index))]
     for part in (part for condition in conditions for part in conjuncts(condition)):
-        used = _variables([part])
-        touched = [bool(used & _variables(group)) for group in groups]
+        used = _variables(part)
+        touched = [bool(used & variables) for _, variables in groups]
         pairs = list(zip(groups, touched, strict=True))
-        joined = [*(expr for group, hit in pairs if hit for expr in group), part]
+        met = [group for group, hit in pairs if hit]
         apart = [group for group, hit in pairs if not hit]
+        exprs = [*(expr for group, _ in met for expr in group), part]
+        joined = exprs, used.union(*(variables for _, variables in met))
         groups = [joined, *apart] if touched[0] else [*apart, joined]
-    return groups
+    return [exprs for exprs, _ in groups]
 
 
-def _variables(exprs: Sequence[Expr]) -> set[int]:
-    return {node_id(var) for var in variables_of(list(exprs))}
+def _variables(expr: Expr) -> set[int]:
+    return {node_id(var) for var in variables_of(expr)}
 
 
 def _below(value: Extent, bound: Extent, box: _Box, certain: bool = True) -> bool:

@@ -52,6 +52,19 @@ def three_ways(i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
     return te.exp(first * x[i, j] + x[te.min(i + 1, N - 1), j])
 
 
+def powers(i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
+    """Two terms of one place under conditions: a sum of both computes the factor once."""
+    inner = te.if_then_else(j >= 1, x[i, j], v[i, j])
+    return te.sin(inner * te.if_then_else(i >= 1, x[i, j], v[i, j]))
+
+
+def nested(i: tirx.Expr, j: tirx.Expr) -> tirx.Expr:
+    value = x[i, j]
+    for step in range(120):
+        value = number(1.01) * value + te.sin(clamped(x, i + step % 3 - 1, j))
+    return value
+
+
 #: a program, and how many points evaluate an expensive function in the gradient of x alone
 CASES = {
     "padded": (stage(lambda i, j: te.tanh(number(0.3) * cross(padded, x, i, j)) + x[i, j]), 1),
@@ -67,6 +80,7 @@ CASES = {
     # nothing to share: the result holds the function's value
     "value": (stage(lambda i, j: te.tanh(number(0.3) * cross(padded, x, i, j))), None),
     "pointwise": (stage(lambda i, j: te.sin(x[i, j] * v[i, j])), None),
+    "one place": (stage(powers), None),
     "cheap": (stage(lambda i, j: cross(padded, x, i, j) * x[i, j]), None),
 }
 
@@ -101,6 +115,13 @@ def test_expensive_factors_are_stages_where_that_pays(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str) -> None:
     check_grads(CASES[name][0], [x])
+
+
+def test_factors_read_the_factors_inside_them() -> None:
+    made = factors(list(differentiate(stage(nested), [x], te.placeholder((N, M), "float64", "h"))))
+    sizes = [len(postorder([expand_lets(body) for body in bodies(op)])) for op in made]
+    assert 1 < len(sizes) < 10
+    assert max(sizes) < 40
 
 
 def test_second_derivatives() -> None:

@@ -8,7 +8,7 @@ change the mark, and LLVM removes it. This is the last step before machine code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import tvm_ffi
@@ -95,11 +95,7 @@ def surely_evaluated(roots: Sequence[Expr]) -> list[Expr]:
 
     This excludes branches, and parts of conjunctions with marks that may be skipped.
     """
-    late: set[int] = set()
-    for node in postorder(list(roots)):
-        inside = any(node_id(part) in late for part in operands(node))
-        if inside or condition_of(node) is not None:
-            late.add(node_id(node))
+    late = nodes_with_marks(roots)
     found: list[Expr] = []
     pending, seen = list(reversed(roots)), set()
     while pending:
@@ -108,13 +104,28 @@ def surely_evaluated(roots: Sequence[Expr]) -> list[Expr]:
             continue
         seen.add(node_id(node))
         found.append(node)
-        name, parts = op_name(node), operands(node)
-        if name == "if_then_else":
-            parts = parts[:1]
-        elif name in ("and", "or"):
-            parts = tuple(p for p in parts if node_id(p) not in late) or parts[:1]
-        pending += reversed(parts)
+        pending += reversed(sure_operands(node, late))
     return found
+
+
+def nodes_with_marks(roots: Sequence[Expr]) -> set[int]:
+    """The ids of the nodes that are a marked condition or have one inside."""
+    found: set[int] = set()
+    for node in postorder(list(roots)):
+        inside = any(node_id(part) in found for part in operands(node))
+        if inside or condition_of(node) is not None:
+            found.add(node_id(node))
+    return found
+
+
+def sure_operands(node: Expr, late: Collection[int]) -> tuple[Expr, ...]:
+    """The operands that are evaluated wherever a node is; `late` are the `nodes_with_marks`."""
+    name, parts = op_name(node), operands(node)
+    if name == "if_then_else":
+        return parts[:1]
+    if name in ("and", "or"):
+        return tuple(part for part in parts if node_id(part) not in late) or parts[:1]
+    return parts
 
 
 def cut_short(node: Expr) -> Expr:

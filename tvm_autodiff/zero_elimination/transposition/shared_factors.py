@@ -6,11 +6,10 @@ element of the gradient evaluates the same factor once for each shift.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ...codegen.passes.short_circuit import surely_evaluated
+from ...codegen.passes.short_circuit import nodes_with_marks, sure_operands, surely_evaluated
 from ...codegen.passes.small_launches import CALL
 from ...expr.costly import is_expensive
 from ...expr.fold import fold
@@ -34,7 +33,6 @@ from ...expr.rewrite import (
     preorder,
     replace_outermost,
     substituter,
-    variables_of,
 )
 from ...expr.sharing.lets import bind_shared, merge_equal
 from ...graph.bounded_stage import bounded_stage
@@ -63,34 +61,54 @@ def with_shared_factors(
     if len(terms) < 2 or not len(op.axis) or reduction_of(op) is not None:
         return list(terms)
     forward = [expand_lets(body) for body in bodies(op)]
-    merged = merge_equal([*forward, *(term.value for term in terms)])
-    values = merged[len(forward) :]
-    shared = _shared(op, terms, values)
+    places = [index for term in terms for index in term.indices]
+    merged = merge_equal([*forward, *places, *(term.value for term in terms)])
+    values = merged[len(forward) + len(places) :]
+    shared = _shared(op, terms, merged[len(forward) : -len(values)], values)
     if not any(map(_takes_long, shared.values())):
         return list(terms)
-    sure = {node_id(node) for node in surely_evaluated(merged[: len(forward)])}
-    own = {hash(op)}
     given = {node_id(term.seed): seeds.get(term.component) for term in terms}
-
-    def is_factor(node: Expr) -> bool:
-        reads = filter(is_load, surely_evaluated([node]))
-        return (
-            _takes_long(node)
-            and all(given.get(node_id(var), var) is not None for var in variables_of(node))
-            and all(node_id(n) in sure or hash(load_tensor(n).op) in own for n in reads)
-        )
-
-    factors = {key: node for key, node in shared.items() if is_factor(node)}
+    factors = _storable(op, merged[: len(forward)], values, given) & shared.keys()
+    factors = {key for key in factors if _takes_long(shared[key])}
     cotangents = {term.seed: seeds[term.component] for term in terms if term.component in seeds}
+    wanted = {node_id(node) for value in values for node in _outermost(value, factors)}
     reads: dict[int, Expr] = {}
-    for value in values:
-        for node in _outermost(value, factors):
-            if node_id(node) not in reads:
-                reads[node_id(node)] = _stored(op, node, cotangents)
+    for node in postorder(values):  # a factor inside another one first, which reads it
+        if node_id(node) in wanted:
+            rest = replace_outermost(node, reads)
+            if _takes_long(rest):
+                reads[node_id(node)] = _stored(op, rest, cotangents)
     return [
         replace(term, value=replace_outermost(value, reads)) if reads else term
         for term, value in zip(terms, values, strict=True)
     ]
+
+
+def _storable(
+    op: Operation,
+    forward: Sequence[Expr],
+    values: Sequence[Expr],
+    given: Mapping[int, Expr | None],
+) -> set[int]:
+    """The nodes that can be evaluated at each point of a stage: they have no other variables than
+    given ones, and read what the stage reads at each point, or results of the stage.
+    """
+    sure = {node_id(node) for node in surely_evaluated(forward)}
+    late = nodes_with_marks(values)
+    unknown: set[int] = set()  # with another variable inside
+    unsafe: set[int] = set()
+    storable: set[int] = set()
+    for node in postorder(list(values)):
+        key = node_id(node)
+        alone = isinstance(node, Var) and given.get(key, node) is None
+        if alone or any(node_id(part) in unknown for part in operands(node)):
+            unknown.add(key)
+        read = is_load(node) and key not in sure and hash(load_tensor(node).op) != hash(op)
+        if read or any(node_id(part) in unsafe for part in sure_operands(node, late)):
+            unsafe.add(key)
+        if key not in unknown and key not in unsafe:
+            storable.add(key)
+    return storable
 
 
 def _takes_long(expr: Expr) -> bool:
@@ -103,16 +121,21 @@ def _takes_long(expr: Expr) -> bool:
     return False
 
 
-def _shared(op: Operation, terms: Sequence[Term], values: Sequence[Expr]) -> dict[int, Expr]:
-    """The nodes in the values of two terms of one tensor, whose places determine the point."""
-    counts: Counter[tuple[tuple[int, int], int]] = Counter()
+def _shared(
+    op: Operation, terms: Sequence[Term], places: Sequence[Expr], values: Sequence[Expr]
+) -> dict[int, Expr]:
+    """The nodes in the values of terms of one tensor at two places, which determine the point."""
+    found: dict[tuple[tuple[int, int], int], set[tuple[int, ...]]] = {}
     nodes: dict[int, Expr] = {}
+    start = 0
     for term, value in zip(terms, values, strict=True):
+        place = tuple(map(node_id, places[start : start + len(term.indices)]))
+        start += len(term.indices)
         if _determines_point(op, term):
             for node in postorder(value):
                 nodes[node_id(node)] = node
-                counts[tensor_key(term.tensor), node_id(node)] += 1
-    return {key: nodes[key] for (_, key), count in counts.items() if count > 1}
+                found.setdefault((tensor_key(term.tensor), node_id(node)), set()).add(place)
+    return {key: nodes[key] for (_, key), at in found.items() if len(at) > 1}
 
 
 def _determines_point(op: Operation, term: Term) -> bool:
@@ -126,7 +149,7 @@ def _determines_point(op: Operation, term: Term) -> bool:
     return len(alone) == len(axes)
 
 
-def _outermost(root: Expr, factors: Mapping[int, Expr]) -> list[Expr]:
+def _outermost(root: Expr, factors: Collection[int]) -> list[Expr]:
     pending, seen, found = [root], set(), []
     while pending:
         node = pending.pop()
