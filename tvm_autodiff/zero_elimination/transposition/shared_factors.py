@@ -22,6 +22,7 @@ from ...expr.nodes import (
     load,
     load_tensor,
     node_id,
+    op_name,
     operands,
     tensor_key,
 )
@@ -100,7 +101,7 @@ def _storable(
     storable: set[int] = set()
     for node in postorder(list(values)):
         key = node_id(node)
-        alone = isinstance(node, Var) and given.get(key, node) is None
+        alone = op_name(node) == "var" and given.get(key, node) is None
         if alone or any(node_id(part) in unknown for part in operands(node)):
             unknown.add(key)
         read = is_load(node) and key not in sure and hash(load_tensor(node).op) != hash(op)
