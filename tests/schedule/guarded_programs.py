@@ -67,6 +67,20 @@ def guarded_softmax(width: int) -> Program:
     return Program([x, b], [topi.nn.softmax(topi.add(y, b))], ROWS)
 
 
+def first_rows(steps: int, batch: int, width: int) -> Program:
+    """The first of the merged rows read another tensor, and a pass sums all of them."""
+    h, e = placeholder("h", steps, batch, width), placeholder("e", steps, batch, width)
+    s, f = placeholder("s", width), placeholder("f", batch, width)
+    w = te.compute(h.shape, lambda t, b, m: h[t, b, m] + e[t, b, m], name="w")
+
+    def body(t: Any, b: Any, m: Any) -> Any:
+        return w[t, b, m] * s[m] + te.if_then_else(t.equal(0), f[b, m], zero())
+
+    t, b = axis(steps), axis(batch)
+    total = te.compute((width,), lambda m: te.sum(w[t, b, m] * e[t, b, m], axis=[t, b]), name="r")
+    return Program([h, e, s, f], [te.compute(h.shape, body, name="g"), total], [{}])
+
+
 def guarded_product(k: int) -> Program:
     n, m = symbols("n", "m")
     A, B, r = placeholder("A", n, k), placeholder("B", k, 48), axis(k)
@@ -489,6 +503,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "gradient-windows-over-time": lambda: gradient_of(windows_over_time()),
     "long-rows": long_rows,
     "gradient-long-rows": lambda: gradient_of(long_rows()),
+    "first-rows": lambda: first_rows(20, 4, 64),
     "rows-behind-conditions": lambda: rows_behind_conditions(100),
     "rows-behind-selects": lambda: rows_behind_conditions(100, tirx.Select),
     "kept-states": lambda: kept_states(3),

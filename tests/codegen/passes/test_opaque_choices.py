@@ -34,3 +34,15 @@ CASES = {
 def test_conditions(name):
     body, is_hidden = CASES[name]
     assert ("tvm_autodiff_itself(" in text(body)) == is_hidden
+
+
+def test_variables_for_wrapped_indices():
+    i, row, position = (tirx.Var(name, "int32") for name in ("i", "row", "position"))
+    X, Y = tirx.decl_buffer((4,), "float32", "X"), tirx.decl_buffer((9,), "float32", "Y")
+    chosen = tirx.Select(i < 4, X[position], ZERO)
+    body = tirx.SeqStmt(
+        [tirx.Bind(row, i % 4), tirx.Bind(position, row + 0), tirx.BufferStore(Y, chosen, [i])]
+    )
+    loop = tirx.For(i, 0, 9, tirx.ForKind.SERIAL, body)
+    func = tirx.PrimFunc([X, Y], loop)
+    assert "tvm_autodiff_itself(" in hide_choices(func).script()

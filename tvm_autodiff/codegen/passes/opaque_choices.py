@@ -7,6 +7,7 @@ Both sides of a choice are evaluated, but TVM simplifies each as if the conditio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tvm_ffi
@@ -14,7 +15,7 @@ from tvm import ir, tirx
 from tvm.ir import prim
 
 from ...expr.intrinsics import itself
-from ...expr.nodes import Expr, op_name
+from ...expr.nodes import Expr, node_id, op_name
 from ...expr.rewrite import contains
 
 #: what an index may hold that is another under a condition
@@ -26,25 +27,31 @@ _BENT = frozenset(
 
 def hide_choices(func: Any) -> Any:
     """``select(c, x[max(i, 0)], 0) → select(itself(c), x[max(i, 0)], 0)`` in a PrimFunc."""
-    body = tvm_ffi.structural_map(func.body, (prim.Select, _hidden))
+    bent: set[int] = set()  # variables that stand for such an index: ``b = row % 4``
+
+    def is_bent(node: Expr) -> bool:
+        return op_name(node) in _BENT or node_id(node) in bent
+
+    def bind(node: Any) -> None:
+        if contains(node.value, is_bent):
+            bent.add(node_id(node.var))
+
+    def hidden(node: Any) -> Any:
+        if not any(_reads_at(is_bent, side) for side in (node.true_value, node.false_value)):
+            return node
+        return tirx.Select(itself(node.condition), node.true_value, node.false_value)
+
+    tvm_ffi.structural_walk(func.body, [((tirx.Bind, prim.Let), bind)])
+    body = tvm_ffi.structural_map(func.body, (prim.Select, hidden))
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
-def _hidden(node: Any) -> Any:
-    if not any(map(_reads_at_bent_index, (node.true_value, node.false_value))):
-        return node
-    return tirx.Select(itself(node.condition), node.true_value, node.false_value)
-
-
-def _reads_at_bent_index(side: Any) -> bool:
+def _reads_at(is_bent: Callable[[Expr], bool], side: Any) -> bool:
+    """Whether an expression reads at an index that is another under a condition."""
     found: list[bool] = []
 
     def read(node: Any) -> None:
-        found.append(any(contains(index, _is_bent) for index in node.indices))
+        found.append(any(contains(index, is_bent) for index in node.indices))
 
     tvm_ffi.structural_walk(side, [(ir.TensorLoad, read)])
     return any(found)
-
-
-def _is_bent(node: Expr) -> bool:
-    return op_name(node) in _BENT
