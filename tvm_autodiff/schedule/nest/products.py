@@ -97,8 +97,9 @@ class Product:
         return (source,)
 
 
-def product_of(op: Operation) -> Product | None:
-    """The operands of a sum of products, with guards assigned to them, or None.
+def product_of(op: Operation, of_loops: bool = False) -> Product | None:
+    """The operands of a sum of products, with guards assigned to them, or None. Operands read a
+    tensor, unless factors `of_loops` alone are operands as well: ``x[i, k]*float(k)``.
 
     A factor has all conditions under which it is written and whose loops it knows, since zero times
     infinity is no zero: ``b[i]*(if z[i] > 0 then a[i]/z[i] else 0)``. One that knows too few joins
@@ -118,7 +119,7 @@ def product_of(op: Operation) -> Product | None:
             scale.append(factor)
         else:
             atoms = atoms_of([factor], variables)
-            if atoms is None or not _reads(factor):
+            if atoms is None or not (of_loops or _reads(factor)):
                 return None
             operand = Operand(factor, atoms)
             found.append(operand)

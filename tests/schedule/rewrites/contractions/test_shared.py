@@ -40,6 +40,20 @@ def other_order_of_loops():
     return x, y
 
 
+def weighted_by_coordinates():
+    """The gradient of parameters of a motion: values at all points, times the coordinates."""
+
+    def value(i, k, d):
+        return 3.0 * ((a[i, d] - b[k, d]) * (a[i, d] + 2.0 * b[k, d]) * e[i, k] + e[i, k])
+
+    def along(coordinate, name):
+        return total((), (N, M, D), lambda i, k, d: value(i, k, d) * coordinate(i, k), name)
+
+    x = along(lambda i, k: i.astype("float64"), "x")
+    y = along(lambda i, k: k.astype("float64") * 2.0 - 1.0, "y")
+    return x, y, total((), (N, M, D), value, "z")
+
+
 @pytest.mark.parametrize(
     "program", [gradients_of_a_quotient, with_a_contraction_itself, other_order_of_loops]
 )
@@ -59,6 +73,24 @@ def test_once(program):
     products = N * M * D
     assert ad.estimate_cost(outputs).multiplications >= 3 * products
     assert ad.estimate_cost(shared).multiplications <= 1.3 * products
+
+
+def test_a_value_that_several_sums_weight_is_computed_once():
+    outputs = list(weighted_by_coordinates())
+    shared = with_ordered_contractions(outputs)
+    rng = np.random.default_rng(0)
+    given = {t: rng.integers(-4, 5, [int(n) for n in t.shape]).astype("float64") for t in (a, b, e)}
+    results = evaluate_graph(shared, given), evaluate_graph(outputs, given)
+    for got, want in zip(*results, strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert np.abs(want).sum() > 0
+    before, after = ad.estimate_cost(outputs), ad.estimate_cost(shared)
+    assert after.multiplications <= 0.4 * before.multiplications
+
+
+def test_a_value_of_one_sum_stays():
+    x, *_ = weighted_by_coordinates()
+    assert with_ordered_contractions([x])[0].same_as(x)
 
 
 def test_different_sums_stay():

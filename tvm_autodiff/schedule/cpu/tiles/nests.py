@@ -28,7 +28,7 @@ from ....graph.stage import axis_range, shape_of
 from ...cost import SYMBOLIC_SIZE
 from ...kernel import ONCE, Repetition
 from ...machine import Machine
-from ...nest.access import Affine, Interval, affine_forms, interval
+from ...nest.access import Affine, Interval, affine_forms, interval, strides_along
 from ...nest.elementwise_body import Body, Steps
 from ...nest.in_range import Loops, loops_of, range_conditions
 from ...nest.products import Operand, Product, operand_stride
@@ -74,7 +74,13 @@ class Nest:
 
     def reads_inside(self, operand: Operand, padded: Mapping[int, int]) -> bool:
         """Whether all that an operand reads is in its tensor, for other extents of the loops."""
-        loops = self.loops(padded)
+        own = operand.variables()
+        known = id(operand), tuple((key, padded[key]) for key in sorted(own & padded.keys()))
+        if known not in self._inside:
+            self._inside[known] = self._reads_inside(operand, self.loops(padded))
+        return self._inside[known]
+
+    def _reads_inside(self, operand: Operand, loops: Loops) -> bool:
         for form, dim in self._indices[id(operand)]:
             bounds = None if form is None else interval(form, loops.ranges)
             if bounds is None:
@@ -82,6 +88,11 @@ class Nest:
             if bounds[0] < 0 or bounds[1] >= dim:
                 return False
         return True
+
+    @cached_property
+    def _inside(self) -> dict[tuple[int, tuple[tuple[int, int], ...]], bool]:
+        """What `reads_inside` has found, by operand and the extents of its loops."""
+        return {}
 
     @cached_property
     def _indices(self) -> dict[int, list[tuple[Affine | None, int]]]:
@@ -114,12 +125,29 @@ class Nest:
         """Whether an operand holds the same values in every step of the loop that this is in."""
         if self.blocks:
             return not operand.variables() & self.blocks
+        if not self.repetition.fixed:
+            return False
         reads = [load_tensor(node) for node in postorder([operand.expr]) if is_load(node)]
         return all(tensor_key(tensor) in self.repetition.fixed for tensor in reads)
 
     def stride(self, operand: Operand, key: int) -> int | None:
         """The distance in memory of neighbours along a variable, or None if it is not constant."""
         return self._strides[id(operand), key]
+
+    def furthest(self, operand: Operand, axis: int) -> int | None:
+        """The largest distance in memory of neighbours along an output axis in what an operand
+        reads; None if one is not constant, and 0 if nothing moves.
+        """
+        known = id(operand), axis
+        if known not in self._furthest:
+            last = self.body.axes[axis].var
+            strides = strides_along([operand.expr], last, self.variables)
+            self._furthest[known] = None if strides is None else max(strides, default=0)
+        return self._furthest[known]
+
+    @cached_property
+    def _furthest(self) -> dict[tuple[int, int], int | None]:
+        return {}
 
     @cached_property
     def _strides(self) -> dict[tuple[int, int], int | None]:

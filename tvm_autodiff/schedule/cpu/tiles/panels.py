@@ -14,7 +14,6 @@ from math import prod
 
 from ...cost import MIN_LANES, enough_tasks
 from ...machine import Machine
-from ...nest.access import strides_along
 from ...nest.products import Operand
 from .loop_order import TileOrders
 from .nests import Nest, ranges_of
@@ -76,9 +75,8 @@ def _in_vectors(
     """Whether neighbours in the copy are neighbours in memory; or those along a loop of the
     reduction, for squares without borders, which are transposed in registers.
     """
-    last = nest.body.axes[tile.vector].var
-    strides = strides_along([operand.expr], last, nest.variables)
-    if strides and max(strides) <= 1:
+    distance = nest.furthest(operand, tile.vector)
+    if distance is not None and distance <= 1:
         return True
     if operand.guards or not nest.reads_inside(operand, padded):
         return False

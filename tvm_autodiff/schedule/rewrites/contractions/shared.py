@@ -11,7 +11,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
-from ....expr.nodes import Var
+from ....codegen.passes.small_launches import CALL
+from ....expr.costly import is_expensive
+from ....expr.nodes import Var, is_float, is_load, operands
+from ....expr.rewrite import postorder
 from ....expr.structural import StructuralKeys
 from ....graph.stage import axis_range
 from ...cost import MARGIN, MAX_SEARCHED, STORE
@@ -41,11 +44,23 @@ class Shared:
 
 @dataclass(frozen=True)
 class _Use:
-    """A term that may begin with a shared elimination, and what is left to compute then."""
+    """A term that may begin with a shared elimination, and what is left to compute then.
+
+    Attributes
+    ----------
+    operations : int
+        Of the factors of the elimination, at one point.
+    """
 
     term: Term
     shared: Shared
     left: int
+    operations: int
+
+    @property
+    def cost(self) -> int:
+        """The operations of the term in its own order."""
+        return self.term.cost * self.operations
 
 
 def shared_eliminations(terms: Sequence[Term]) -> dict[Place, Shared]:
@@ -59,7 +74,7 @@ def shared_eliminations(terms: Sequence[Term]) -> dict[Place, Shared]:
     chosen: dict[Place, Shared] = {}
     for group in sorted(uses.values(), key=_saved, reverse=True):
         left = _apart([use for use in group if use.term.place not in chosen])
-        separate = sum(use.term.cost for use in left)
+        separate = sum(use.cost for use in left)
         if len(left) > 1 and MARGIN * (separate - _saved(left)) <= separate:
             chosen.update({use.term.place: use.shared for use in left})
     return chosen
@@ -74,13 +89,13 @@ def _apart(uses: Sequence[_Use]) -> list[_Use]:
 
 
 def _saved(uses: Sequence[_Use]) -> int:
-    """The points that a shared elimination saves, without its own."""
+    """The operations that a shared elimination saves, without its own."""
     contraction, shared = uses[0].term.contraction, uses[0].shared
     extents = contraction.extents()
-    own = points(frozenset(shared.kept) | shared.elimination.axes, extents)
+    own = points(frozenset(shared.kept) | shared.elimination.axes, extents) * uses[0].operations
     if all(use.left for use in uses):  # else it takes the place of a stage
         own += STORE * points(frozenset(shared.kept), extents)
-    return sum(use.term.cost - use.left for use in uses) - own
+    return sum(use.cost - use.left for use in uses) - own
 
 
 def _uses(terms: Sequence[Term]) -> Iterator[_Use]:
@@ -99,7 +114,14 @@ def _uses(terms: Sequence[Term]) -> Iterator[_Use]:
             shared = _shared(term.contraction, elimination, keys, known)
             left = _left(term.contraction, shared)
             if left < term.cost:
-                yield _Use(term, shared, left)
+                yield _Use(term, shared, left, _operations(term.contraction, elimination))
+
+
+def _operations(term: Contraction, one: Elimination) -> int:
+    """The operations of the factors of an elimination; a product of reads counts as one."""
+    parts = [term.factors[number].expr for number in one.factors]
+    nodes = [n for n in postorder(parts) if is_float(n) and operands(n) and not is_load(n)]
+    return max(1, sum(int(CALL) if is_expensive(node) else 1 for node in nodes))
 
 
 def _beginnings(term: Contraction) -> Iterator[Elimination]:
@@ -113,6 +135,12 @@ def _beginnings(term: Contraction) -> Iterator[Elimination]:
         factors = tuple(n for n, factor in enumerate(variables) if factor & axes)
         if len(factors) > 1:
             yield Elimination(axes, factors)
+    # what several sums compute at each point, over the axes that nothing else depends on
+    for number, factor in enumerate(variables):
+        others = frozenset[int]().union(*variables[:number], *variables[number + 1 :])
+        alone = sorted(factor - others - term.kept)
+        if not term.factors[number].is_load and len(alone) <= MAX_SEARCHED:
+            yield from (Elimination(frozenset(some), (number,)) for some in subsets(alone))
 
 
 def _left(term: Contraction, shared: Shared) -> int:

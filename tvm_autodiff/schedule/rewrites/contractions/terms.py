@@ -140,7 +140,7 @@ def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction
 
 def _product(op: Operation, reduction: Reduction, source: Expr) -> Product | None:
     changed = replace(reduction, sources=(source,))
-    return product_of(reduction_stage(op.name, list(op.axis), changed)[0].op)
+    return product_of(reduction_stage(op.name, list(op.axis), changed)[0].op, of_loops=True)
 
 
 def _with_inverses(source: Expr, reduction: Reduction) -> Expr:
