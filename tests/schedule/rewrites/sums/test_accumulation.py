@@ -69,6 +69,22 @@ class TestValues:
         want = a.astype("float64") @ b.astype("float64")
         assert ulps(build([A, B], C)(a, b), want) < 0.51
 
+    def test_gradients_of_a_product_in_float32(self, dtype):
+        """What the cotangent of a narrow operand rounds is the sum, not each product."""
+        A = te.placeholder((20, 30), dtype, name="A")
+        B = te.placeholder((30, 700), "float32", name="B")
+        H = te.placeholder((20, 700), "float32", name="H")
+        k = te.reduce_axis((0, 30), "k")
+        C = te.compute(
+            (20, 700),
+            lambda i, j: te.sum(A[i, k].astype("float32") * B[k, j], axis=k),
+            name="C",
+        )
+        shapes = (30, 700), (20, 700)
+        b, h = (near_one(dtype, *shape).astype("float32") * 1.001 for shape in shapes)
+        got = build([B, H], list(differentiate(C, [A], H)))(b, h)[0]
+        assert ulps(got, h.astype("float64") @ b.T.astype("float64")) < 0.51
+
     def test_gradients_of_matmul(self, dtype):
         A, B = (
             te.placeholder((20, 700), dtype, name="A"),

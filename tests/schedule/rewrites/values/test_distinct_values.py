@@ -40,8 +40,12 @@ def guarded(n, t, j):  # w has 12 elements
 CASES = {
     "batch": (lambda: te.compute((8, 32, 24), encoded), [(32, 12), (32, 12)]),
     "quotients": (lambda: te.compute((32, 24), of_quotients), [(32, 2, 6)]),
-    "data without quotients": (
+    "data of other loops": (
         lambda: te.compute((8, 32, 24), lambda n, t, j: b[n, t, j] * te.exp(x[t, j])),
+        [(32, 24)],
+    ),
+    "data of all loops": (
+        lambda: te.compute((8, 32, 24), lambda n, t, j: x[t, j] * te.exp(b[n, t, j])),
         [],
     ),
     "an index alone, in a sum": (

@@ -53,7 +53,7 @@ _FUNCTIONS = frozenset(
     + ("tanh", "sigmoid", "erf", "sin", "cos")
 )
 _BRANCHES = {"select": select, "if_then_else": if_then_else}
-_COMPUTED = _ARITHMETIC | _FUNCTIONS | frozenset(_BRANCHES)
+_COMPUTED = _ARITHMETIC | _FUNCTIONS | frozenset((*_BRANCHES, "cast"))
 
 
 def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
@@ -116,7 +116,8 @@ def _converted(tensor: Tensor, dtype: str, name: str) -> Tensor:
 def widened(
     expr: Expr, known: Mapping[int, Expr] | None = None, into: frozenset[str] = _COMPUTED
 ) -> Expr:
-    """``a*b + c → float32(a)*float32(b) + float32(c)`` for narrow floats, down to the reads.
+    """``a*b + c → float32(a)*float32(b) + float32(c)`` for narrow floats, down to the reads, and
+    ``float16(w) → w`` for a float32 w, as in gradients of what reads narrow tensors as float32.
 
     `known` holds replacements of nodes, by id; if given, conditions compare wide values as well.
     `into` names operators whose operands are widened instead of their value.
@@ -127,12 +128,12 @@ def widened(
         node = pending.pop()
         name = op_name(node)
         if dtype_of(node) in NARROW:
-            enters = name in into
+            enters = name in into and (name != "cast" or dtype_of(operands(node)[0]) == WIDE)
         else:
             enters = known is not None and (name in _CONDITIONS or name in _BRANCHES)
         if enters and node_id(node) not in inside:
             inside.add(node_id(node))
-            pending += operands(node)
+            pending += operands(node) if name != "cast" else ()
     done: dict[int, Expr] = dict(known or {})
 
     def wide(node: Expr) -> Expr:
@@ -145,7 +146,9 @@ def widened(
         if node_id(node) not in inside:
             continue
         name, parts = op_name(node), operands(node)
-        if name in _CONDITIONS:
+        if name == "cast":
+            done[node_id(node)] = parts[0]
+        elif name in _CONDITIONS:
             done[node_id(node)] = with_operands(node, [wide(part) for part in parts])
         elif name in _BRANCHES:
             condition, then, otherwise = parts

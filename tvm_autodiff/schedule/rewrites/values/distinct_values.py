@@ -86,10 +86,10 @@ class _Values:
 
         def value(node: Expr) -> Expr | None:
             found, cost = facts[node_id(node)], costs[node_id(node)]
-            # rows that are fused keep what they compute of data for all that needs it, but not
-            # for other rows: what a place in a sum is to the parameters of a row
+            # operands of a sum are copied for all that needs them, but not for other rows: what a
+            # place in a sum is to the parameters of a row
             table = found.tabulates(summed)
-            apart = not found.loads or table or (bool(found.divided) and not reduces)
+            apart = not found.loads or table or not reduces
             # what no loop changes is computed again after each store that may change what it reads
             depth = len(axes) if found.fixed else found.depth
             apart = apart and _pays(found.least(axes), depth, axes, cost)
@@ -98,7 +98,8 @@ class _Values:
                 digits = digits_of(node, axes, ranges, self.stages.keys)
             if digits is None or prod(digits.extents) > memory:
                 return None
-            apart = apart and (not found.loads or table or digits.has_quotients)
+            exact = not found.divided or digits.has_quotients
+            apart = apart and (not found.loads or table or exact)
             depth = len(axes) if found.fixed else digits.depth
             apart = apart and _pays(prod(digits.extents), depth, axes, cost)
             return self._read(op.name, node, digits, found.height, apart)
