@@ -135,3 +135,59 @@ def test_short_axes_are_whole_in_a_tile() -> None:
     np.testing.assert_array_equal(
         build([x], y, cache=False)(array), np.transpose(wanted, (1, 2, 0))
     )
+
+
+def half(value: Any) -> Any:
+    return te.const(value, "float32")
+
+
+#: choices by elements between what reads a parameter of the row, of all rows, or of neither: the
+#: element, the result in numpy, and whether it is written in vectors here, not by LLVM
+CHOICES = {
+    "a slope of the row": (
+        lambda x, s, r: lambda i, j: te.if_then_else(x[i, j] > half(0), x[i, j], x[i, j] * s[i]),
+        lambda x, s, r: np.where(x > 0, x, x * s[:, None]),
+        True,
+    ),
+    "a slope of all": (
+        lambda x, s, r: lambda i, j: tirx.Select(x[i, j] > half(0), x[i, j], x[i, j] * r()),
+        lambda x, s, r: np.where(x > 0, x, x * r),
+        True,
+    ),
+    "a quotient": (
+        lambda x, s, r: lambda i, j: te.if_then_else(x[i, j] > half(0), s[i] / x[i, j], half(0)),
+        lambda x, s, r: np.divide(s[:, None], x, out=np.zeros_like(x), where=x > 0),
+        True,
+    ),
+    "a choice in a choice": (
+        lambda x, s, r: lambda i, j: te.if_then_else(
+            x[i, j] > r(), te.if_then_else(x[i, j] > s[i], s[i], x[i, j]), -r()
+        ),
+        lambda x, s, r: np.where(x > r, np.minimum(x, s[:, None]), -r),
+        True,
+    ),
+    "elements of the row alone": (
+        lambda x, s, r: lambda i, j: te.if_then_else(x[i, j] > half(0), x[i, j], -x[i, j]),
+        lambda x, s, r: np.abs(x),
+        False,
+    ),
+    "a choice of the row": (
+        lambda x, s, r: lambda i, j: te.if_then_else(s[i] > half(0), x[i, j] * r(), x[i, j]),
+        lambda x, s, r: np.where(s[:, None] > 0, x * r, x),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_choices_between_parameters(name: str) -> None:
+    element, wanted, in_vectors = CHOICES[name]
+    tensors = place((ROWS, 75)), place((ROWS,), name="s"), place((), name="r")
+    y = te.compute((ROWS, 75), element(*tensors), "y")
+    [launch] = elementwise(Kernel(y.op), avx512())
+    assert ("T.vectorized(16)" in launch.func.script()) == in_vectors
+    rng = np.random.default_rng(0)
+    shapes = (ROWS, 75), (ROWS,), ()
+    given = [np.asarray(rng.normal(size=shape), "float32") for shape in shapes]
+    found = build(tensors, y, cache=False)(*given)
+    np.testing.assert_allclose(found, wanted(*given), rtol=1e-6)

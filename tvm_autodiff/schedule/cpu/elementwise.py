@@ -14,7 +14,7 @@ from ...codegen.passes.ended_loops import with_ended_loops
 from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.dtypes import itemsize
 from ...expr.nodes import Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
-from ...expr.rewrite import depends_on, postorder
+from ...expr.rewrite import contains_load, depends_on, expand_lets, postorder
 from ...expr.sharing.lets import merge_equal
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
@@ -41,6 +41,10 @@ from .loops.vector_body import VECTOR_OPS
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
+    if _chooses_parameters(op):
+        made = _in_vectors(kernel, machine)
+        if not isinstance(made, Declined):
+            return [made]
     unscheduled = stage_function([op], kernel.outputs)
     schedule, blocks = schedule_of(unscheduled)
     threads = threads_of(kernel, machine) > 1
@@ -49,6 +53,38 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
         _schedule(schedule, blocks[0], op, machine, threads)
     made = scheduled(schedule, unscheduled)
     return [replace(made, func=with_ended_loops(made.func))]
+
+
+def _chooses_parameters(op: Operation) -> bool:
+    """Whether data choose between what reads an element that the last loop does not change.
+
+    LLVM has no vectors of ``if x[i, j] > 0 then x[i, j] else s[i]*x[i, j]``: it would read ``s[i]``
+    for single lanes only.
+    """
+    if not len(op.axis):
+        return False
+    last = [op.axis[-1].var]
+    for node in postorder([expand_lets(body) for body in bodies(op)]):
+        if op_name(node) not in ("if_then_else", "select"):
+            continue
+        condition, *sides = operands(node)
+        reads = [part for part in postorder(sides) if is_load(part)]
+        fixed = any(not depends_on(read, last) for read in reads)
+        if fixed and contains_load(condition) and depends_on(condition, last):
+            return True
+    return False
+
+
+def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
+    """Loops that read all operands of choices first, in vectors along the last axis."""
+    axes, values = kernel.root.axis, [expand_lets(body) for body in bodies(kernel.root)]
+    last = len(axes) - 1
+    nest = nest_of(axes, merge_equal(values), kernel.outputs)
+    nest = vectorised(nest, last, min(map(machine.lanes, map(dtype_of, kernel.outputs))))
+    extents = [axis_range(axis)[1] for axis in axes]
+    work = size_of(extents, machine.symbolic_size) * len(postorder(values))
+    threads = threads_over(extents, work, kernel.repetition, machine)
+    return nest_function([nest], kernel.outputs, threads, strict=True)
 
 
 def joined_maps(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:
