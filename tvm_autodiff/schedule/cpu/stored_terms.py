@@ -11,7 +11,17 @@ import sys
 from dataclasses import replace
 
 from ...expr.dtypes import itemsize
-from ...expr.nodes import BRANCHES, Expr, is_float, load, node_id, op_name, operands, tensor_key
+from ...expr.nodes import (
+    BRANCHES,
+    Expr,
+    dtype_of,
+    is_float,
+    load,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
 from ...expr.rewrite import Rewriter, expand_lets, substituter
 from ...expr.sharing.lets import bind_shared
 from ...expr.sharing.weights import weights
@@ -27,8 +37,7 @@ from ...graph.stage import (
     renewed,
     with_bodies,
 )
-from ..cost import LAUNCH_CYCLES
-from ..declined import Declined, no_gain
+from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, iterations, too_large
 from ..machine import Machine
 from ..nest.inside import unit_strides_inside
@@ -41,7 +50,7 @@ def stored_terms(kernel: Kernel, machine: Machine) -> Made | Declined:
     reduction = reduction_of(op)
     assert reduction is not None
     if too_large(replace(kernel, epilogue=None)) is None:
-        return no_gain("its terms are small")
+        return other_kind("its terms are small")
     if any(axis_range(axis)[0] != 0 for axis in (*op.axis, *reduction.axes)):
         return Declined("an axis does not begin at 0")
     points = iterations(op, machine.symbolic_size)
@@ -77,9 +86,9 @@ def stored_part(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule an elementwise stage as one that computes a part of each element, and the rest."""
     op = kernel.root
     if too_large(kernel) is None:
-        return no_gain("its expression is small")
-    if iterations(op, machine.symbolic_size) < LAUNCH_CYCLES:
-        return no_gain("it has few elements")
+        return other_kind("its expression is small")
+    if iterations(op, machine.symbolic_size) < machine.lanes(dtype_of(op.output(0))):
+        return no_gain("it has fewer elements than a vector has lanes")
     if op.num_outputs != 1 or any(axis_range(axis)[0] != 0 for axis in op.axis):
         return Declined("it has several results, or an axis that does not begin at 0")
     body = expand_lets(bodies(op)[0])
