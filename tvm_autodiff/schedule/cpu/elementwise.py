@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...codegen.passes.ended_loops import with_ended_loops
+from ...codegen.passes.short_circuit import holds_mark
 from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.dtypes import itemsize
 from ...expr.nodes import Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
-from ...expr.rewrite import contains_load, depends_on, expand_lets, postorder
+from ...expr.rewrite import contains, contains_load, depends_on, expand_lets, postorder
 from ...expr.sharing.lets import merge_equal
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
@@ -31,8 +32,10 @@ from ..fusion.joined_maps import values_over
 from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..nest.access import stride_of, strides_along
+from ..nest.in_range import loops_of
 from ..nest.nest import nest_of, vectorised
 from ..primitives import extent_of, schedule_of, scheduled
+from .loops.elements import without_branches
 from .loops.nest_function import nest_function
 from .loops.parallel import share_out, threads_of, threads_over
 from .loops.vector_body import VECTOR_OPS
@@ -77,7 +80,10 @@ def _chooses_parameters(op: Operation) -> bool:
 
 def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     """Loops that read all operands of choices first, in vectors along the last axis."""
-    axes, values = kernel.root.axis, [expand_lets(body) for body in bodies(kernel.root)]
+    axes = kernel.root.axis
+    values = without_branches([expand_lets(body) for body in bodies(kernel.root)], loops_of(axes))
+    if holds_mark(values) or contains(values, lambda node: op_name(node) == "if_then_else"):
+        return Declined("its branches protect what they read")
     last = len(axes) - 1
     nest = nest_of(axes, merge_equal(values), kernel.outputs)
     nest = vectorised(nest, last, min(map(machine.lanes, map(dtype_of, kernel.outputs))))

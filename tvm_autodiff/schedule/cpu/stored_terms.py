@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
+from ...codegen.passes.short_circuit import nodes_with_marks, sure_operands
 from ...expr.dtypes import itemsize
 from ...expr.nodes import (
     BRANCHES,
@@ -19,7 +20,6 @@ from ...expr.nodes import (
     load,
     node_id,
     op_name,
-    operands,
     tensor_key,
 )
 from ...expr.rewrite import Rewriter, expand_lets, substituter
@@ -112,6 +112,7 @@ def _half(body: Expr) -> Expr | None:
     """
     sizes = weights(body, limit=sys.maxsize)
     whole = sizes[node_id(body)]
+    late = nodes_with_marks([body])
     found, pending = body, [body]
     while pending:
         node = pending.pop()
@@ -120,6 +121,6 @@ def _half(body: Expr) -> Expr | None:
             continue
         if is_float(node) and abs(2 * size - whole) < abs(2 * sizes[node_id(found)] - whole):
             found = node
-        unconditional = 1 if op_name(node) in BRANCHES else len(operands(node))
-        pending += operands(node)[:unconditional]
+        sure = sure_operands(node, late)
+        pending += sure[:1] if op_name(node) in BRANCHES else sure
     return found if 4 * sizes[node_id(found)] <= 3 * whole else None
