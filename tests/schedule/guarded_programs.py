@@ -67,6 +67,20 @@ def guarded_softmax(width: int) -> Program:
     return Program([x, b], [topi.nn.softmax(topi.add(y, b))], ROWS)
 
 
+def slopes() -> Program:
+    """Elements choose whether the parameter of their row is read; rows may be short."""
+    n, m = symbols("n", "m")
+    x, s = placeholder("x", n, m), placeholder("s", n)
+    y = te.compute(
+        (n, m),
+        lambda i, j: te.if_then_else(x[i, j] > zero(), x[i, j], s[i] * x[i, j]),
+        name="y",
+    )
+    sizes = (3, 1), (1, 7), (5, 8), (2, 37), (0, 4)
+    calls = [{"n": rows, "m": columns} for rows, columns in sizes]
+    return Program([x, s], [y], calls)
+
+
 def first_rows(steps: int, batch: int, width: int) -> Program:
     """The first of the merged rows read another tensor, and a pass sums all of them."""
     h, e = placeholder("h", steps, batch, width), placeholder("e", steps, batch, width)
@@ -503,6 +517,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "gradient-windows-over-time": lambda: gradient_of(windows_over_time()),
     "long-rows": long_rows,
     "gradient-long-rows": lambda: gradient_of(long_rows()),
+    "slopes": slopes,
     "first-rows": lambda: first_rows(20, 4, 64),
     "rows-behind-conditions": lambda: rows_behind_conditions(100),
     "rows-behind-selects": lambda: rows_behind_conditions(100, tirx.Select),

@@ -85,12 +85,14 @@ def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     if holds_mark(values) or contains(values, lambda node: op_name(node) == "if_then_else"):
         return Declined("its branches protect what they read")
     last = len(axes) - 1
-    nest = nest_of(axes, merge_equal(values), kernel.outputs)
-    nest = vectorised(nest, last, min(map(machine.lanes, map(dtype_of, kernel.outputs))))
     extents = [axis_range(axis)[1] for axis in axes]
+    nest = nest_of(axes, merge_equal(values), kernel.outputs)
+    wide = vectorised(nest, last, min(map(machine.lanes, map(dtype_of, kernel.outputs))))
     work = size_of(extents, machine.symbolic_size) * len(postorder(values))
     threads = threads_over(extents, work, kernel.repetition, machine)
-    return nest_function([nest], kernel.outputs, threads, strict=True)
+    literal = isinstance(extents[last], int)
+    nests = [wide] if literal else [nest, wide]  # a call may have fewer elements than a vector
+    return nest_function(nests, kernel.outputs, threads, strict=literal)
 
 
 def joined_maps(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:
