@@ -11,13 +11,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
-from ....codegen.passes.small_launches import CALL
 from ....expr.costly import is_expensive
 from ....expr.nodes import Var, is_float, is_load, operands
 from ....expr.rewrite import postorder
 from ....expr.structural import StructuralKeys
 from ....graph.stage import axis_range
-from ...cost import MARGIN, MAX_SEARCHED, STORE
+from ...cost import CALL, MARGIN, MAX_SEARCHED, STORE
 from .order import Elimination, cheapest_order, groups_of, points, subsets
 from .terms import Contraction
 
