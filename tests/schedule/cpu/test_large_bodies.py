@@ -16,7 +16,7 @@ from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff import scatter_add
 from tvm_autodiff.schedule.cpu.elementwise import joined_maps
 from tvm_autodiff.schedule.cpu.stored_terms import stored_part, stored_terms
-from tvm_autodiff.schedule.declined import Declined
+from tvm_autodiff.schedule.declined import Cause, Declined
 from tvm_autodiff.schedule.fusion.added_scatters import AddedScatters
 from tvm_autodiff.schedule.kernel import Kernel, too_large
 
@@ -108,12 +108,15 @@ def test_taken(name):
 
 
 def test_only_large_expressions_have_parts():
-    small, choice = springs(3, 500, neighbours=3)[1], mapped(5000)[1]
+    small = springs(3, 500, neighbours=3)[1]
     declined = stored_part(Kernel(small.op), avx512(1))
     assert isinstance(declined, Declined)
     assert declined.reason == "its expression is small"
-    parts = stored_part(Kernel(choice.op), avx512(1))
-    assert not isinstance(parts, Declined)
+    assert declined.cause == Cause.OTHER_KIND  # no reason for plain loops
+    for elements, taken in (5000, True), (16, True), (15, False):
+        choice = mapped(elements)[1]
+        parts = stored_part(Kernel(choice.op), avx512(1))
+        assert isinstance(parts, Declined) != taken
 
 
 def test_what_is_not_shared_is_cut_too():

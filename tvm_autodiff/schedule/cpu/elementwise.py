@@ -14,7 +14,18 @@ from ...codegen.passes.ended_loops import with_ended_loops
 from ...codegen.passes.short_circuit import holds_mark
 from ...codegen.stages.primfunc import StageFunction, stage_function
 from ...expr.dtypes import itemsize
-from ...expr.nodes import Var, dtype_of, is_load, load_tensor, node_id, op_name, operands
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
 from ...expr.rewrite import contains, contains_load, depends_on, expand_lets, postorder
 from ...expr.sharing.lets import merge_equal
 from ...graph.sizes.equal_sizes import is_same
@@ -33,7 +44,7 @@ from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..nest.access import stride_of, strides_along
 from ..nest.in_range import loops_of
-from ..nest.nest import nest_of, vectorised
+from ..nest.nest import Nest, nest_of, vectorised
 from ..primitives import extent_of, schedule_of, scheduled
 from .loops.elements import without_branches
 from .loops.nest_function import nest_function
@@ -85,27 +96,37 @@ def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     if holds_mark(values) or contains(values, lambda node: op_name(node) == "if_then_else"):
         return Declined("its branches protect what they read")
     last = len(axes) - 1
-    extents = [axis_range(axis)[1] for axis in axes]
-    nest = nest_of(axes, merge_equal(values), kernel.outputs)
+    nest, threads = _nest_over(axes, values, kernel.outputs, kernel, machine)
     wide = vectorised(nest, last, min(map(machine.lanes, map(dtype_of, kernel.outputs))))
-    work = size_of(extents, machine.symbolic_size) * len(postorder(values))
-    threads = threads_over(extents, work, kernel.repetition, machine)
-    literal = isinstance(extents[last], int)
+    literal = isinstance(axis_range(axes[last])[1], int)
     nests = [wide] if literal else [nest, wide]  # a call may have fewer elements than a vector
     return nest_function(nests, kernel.outputs, threads, strict=literal)
+
+
+def _nest_over(
+    axes: Sequence[Axis],
+    values: Sequence[Expr],
+    results: Sequence[Tensor],
+    kernel: Kernel,
+    machine: Machine,
+) -> tuple[Nest, int]:
+    """The nest that computes values, and the threads that share it."""
+    extents = [axis_range(axis)[1] for axis in axes]
+    merged = merge_equal(values)
+    nest = nest_of(axes, merged, results)
+    work = size_of(extents, machine.symbolic_size) * len(postorder(merged))
+    return nest, threads_over(extents, work, kernel.repetition, machine)
 
 
 def joined_maps(group: FusionGroup, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule elementwise kernels over the same axes as one nest of several stores."""
     first = group.parts[0]
-    values = merge_equal([one for part in group.parts for one in values_over(first, part)])
+    axes = first.root.axis
+    values = [one for part in group.parts for one in values_over(first, part)]
     results = [tensor for part in group.parts for tensor in part.outputs]
-    nest = nest_of(first.root.axis, values, results)
-    extents = [axis_range(axis)[1] for axis in first.root.axis]
-    if isinstance(extents[-1], int):
-        nest = vectorised(nest, len(extents) - 1, min(map(machine.lanes, map(dtype_of, results))))
-    work = size_of(extents, machine.symbolic_size) * len(postorder(values))
-    threads = threads_over(extents, work, first.repetition, machine)
+    nest, threads = _nest_over(axes, values, results, first, machine)
+    if isinstance(axis_range(axes[-1])[1], int):
+        nest = vectorised(nest, len(axes) - 1, min(map(machine.lanes, map(dtype_of, results))))
     launch = nest_function([nest], results, threads)
     return launch if isinstance(launch, Declined) else [launch]
 

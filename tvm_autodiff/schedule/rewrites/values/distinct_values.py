@@ -50,7 +50,7 @@ from .digits import Digits, ValueStages, digits_of, ranges_of, with_sources
 
 def with_distinct_values(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``y[b, t, j] = x[b, t, j] + sin(t*w[j//2]) → s[t, h] = sin(t*w[h]), y[b, t, j] = x[b, t, j] +
-    s[t, j//2]``.
+    s[t, j//2]``, and ``y[b, j] = x[b, j]*exp(w[j]) → e[j] = exp(w[j]), y[b, j] = x[b, j]*e[j]``.
     """
     values = _Values()
     return each_stage(outputs, values.taken_out)
