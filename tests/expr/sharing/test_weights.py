@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tvm import te, tirx
+from tvm.ir import prim
 
 from tvm_autodiff.expr.sharing.weights import MAX_WEIGHT, weight
 
@@ -52,3 +53,28 @@ def test_branches_of_floats_are_walked_once() -> None:
     for _ in range(100):
         value = branch(value)
     assert weight(value) < MAX_WEIGHT
+
+
+@pytest.mark.parametrize(
+    ("first", "grows"),
+    [(x(i), False), (x(i) * x(i), False), (tirx.Cast("float32", i), True)],
+)
+def test_values_of_lets_are_walked_for_each_use(first: Any, grows: bool) -> None:
+    """TVM puts values in for their variables, unless they read."""
+
+    def chain(levels: int) -> Any:
+        names = [te.var(f"t{level}", "float32") for level in range(levels)]
+        body = names[-1]
+        for name, value in reversed([*zip(names[1:], names, strict=False)]):
+            body = prim.Let(name, value * value + (0.0 if grows else x(i)), body)
+        return prim.Let(names[0], first, body)
+
+    sizes = [weight(chain(levels), limit=10**9) for levels in range(2, 9)]
+    factors = [after / before for before, after in itertools.pairwise(sizes)]
+    assert all(factor > 1.7 for factor in factors) == grows
+
+
+def test_a_let_may_name_itself_anew() -> None:
+    name = te.var("t", "float32")
+    inner = prim.Let(name, name + 1.0, name * name)
+    assert weight(prim.Let(name, tirx.Cast("float32", i), inner)) < 20

@@ -2,14 +2,15 @@
 
 The passes treat expressions as trees, and TVM's simplifier revisits nested integer choices once for
 each enclosing choice: an index with five nested choices takes it minutes. It simplifies the
-condition of any choice again for each of its sides.
+condition of any choice again for each of its sides. Variables of lets are as large as their values,
+except of reads: several passes put the value in for each of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..nodes import Expr, is_float, node_id, op_name, operands
+from ..nodes import Expr, is_float, is_load, let_variable, node_id, op_name, operands
 from ..rewrite import postorder
 
 MAX_WEIGHT = 1_500  #: of an expression that TVM's passes take in less than about a second
@@ -42,11 +43,20 @@ def weights(
 ) -> dict[int, int]:
     """The weight of each node by its id, with the arguments of `weight`."""
     names = {node_id(node) for node in bound}
+    order = postorder(expr)
+    lets = [node for node in order if op_name(node) == "let"]
+    values = {node_id(let_variable(node)): node_id(operands(node)[0]) for node in lets}
     found: dict[int, int] = {}
-    for node in postorder(expr):
-        parts = (node_id(part) for part in operands(node))
+    reading: set[int] = set()  # what holds a read, but not what uses its variable
+    for node in order:
+        key, parts = node_id(node), [node_id(part) for part in operands(node)]
+        if is_load(node) or any(part in reading for part in parts):
+            reading.add(key)
+        if key in values and values[key] not in reading:
+            found[key] = found.get(values[key], 1)  # absent where a value names itself anew
+            continue
         inside = [1 if part in names else found[part] for part in parts]
-        found[node_id(node)] = min(weighed(node, inside), limit + 1)
+        found[key] = min(weighed(node, inside), limit + 1)
     return found
 
 
