@@ -22,6 +22,7 @@ LAYERS = {
     "errors": 0,
     "package": 0,
     "warn": 1,
+    "garbage": 0,
     "keywords": 1,
     "containers": 1,
     "expr": 1,

@@ -16,6 +16,7 @@ from ..debug import CheckedFunction
 from ..debug.inspector import Inspector
 from ..errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from ..expr.nodes import tensor_key
+from ..garbage import collected_later
 from ..graph.packed_calls import refuse_unknown_functions
 from ..keywords import checked_keywords
 from ..runtime.compiled import CompiledFunction
@@ -235,6 +236,7 @@ def build(
     return cast("CompiledFunction", CheckedFunction(function, look))
 
 
+@collected_later()
 def _built(
     request: Request,
     machine: Machine,

@@ -13,11 +13,11 @@ Answer = TypeVar("Answer")
 _address = Object.__hash__
 
 
-def remembered(most: int) -> Callable[[Callable[[Any], Answer]], Callable[[Any], Answer]]:
-    """Keep up to `most` answers of a function of one node, which must not change them.
+def remembered(most: int) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """Keep up to `most` answers of a function of nodes, which nobody must change.
 
-    Answers are found by the node's address. The table holds the node, too, so no other one gets its
-    address while the answer is kept. A full table begins anew.
+    Answers are found by the nodes' addresses. The table holds the nodes, too, so no others get
+    their addresses while the answer is kept. A full table begins anew.
 
     Examples
     --------
@@ -32,16 +32,17 @@ def remembered(most: int) -> Callable[[Callable[[Any], Answer]], Callable[[Any],
     ('i', 'i')
     """
 
-    def decorate(function: Callable[[Any], Answer]) -> Callable[[Any], Answer]:
-        table: dict[int, tuple[Any, Answer]] = {}
+    def decorate(function: Callable[..., Answer]) -> Callable[..., Answer]:
+        table: dict[tuple[int, ...], tuple[Any, Answer]] = {}
 
         @functools.wraps(function)
-        def answer(node: Any) -> Answer:
-            known = table.get(_address(node))
+        def answer(*nodes: Any) -> Answer:
+            key = tuple(map(_address, nodes))
+            known = table.get(key)
             if known is None:
                 if len(table) >= most:
                     table.clear()
-                known = table[_address(node)] = (node, function(node))
+                known = table[key] = (nodes, function(*nodes))
             return known[1]
 
         return answer

@@ -27,6 +27,7 @@ from .nodes import (
     operands,
     with_operands,
 )
+from .remembered import remembered
 
 
 def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
@@ -224,6 +225,7 @@ def map_loads(expr: Expr, replace: Callable[[Tensor, Sequence[Expr]], Expr | Non
     return rewrite(expr, visit)
 
 
+@remembered(1 << 8)
 def expand_lets(expr: Expr) -> Expr:
     """``let v = a in b → b[v := a]``, as a graph in which the value stays shared."""
     bound: dict[int, Expr] = {}

@@ -13,6 +13,7 @@ from functools import partial
 
 from ..expr.build import all_of, compare, const, if_then_else
 from ..expr.nodes import Tensor, dtype_of, is_float, load, tensor_key
+from ..garbage import collected_later
 from ..graph.bounded_stage import bounded_stage
 from ..graph.graph import Graph, rebuild
 from ..graph.kinds.custom import custom_of
@@ -155,6 +156,7 @@ class Sweep:
         found = self._pullback(op).leads_to
         return [tensor for tensor in found if tensor_key(tensor) not in self._unneeded]
 
+    @collected_later()
     def _sweep(self) -> None:
         for op in self.graph.ops:  # from the inputs on, so that no long row of copies recurses
             for tensor in outputs_of(op) if hash(op) in self._on_path else ():

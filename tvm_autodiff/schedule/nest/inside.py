@@ -21,6 +21,7 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
+from ...expr.remembered import remembered
 from ...expr.rewrite import depends_on, postorder, substituter, variables_of
 from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from ..cost import MAX_PIECES
@@ -147,6 +148,7 @@ def _inside_symbolic(
     return decided_between(roots, var, first, end, others, ranges)
 
 
+@remembered(1 << 8)
 def inside_stage(op: Operation, var: Var) -> tuple[list[Expr], list[Var]]:
     """What a stage computes or reduces, on the longest piece of an axis, and its variables."""
     axes = loop_axes(op)
