@@ -114,6 +114,8 @@ class Expression:
             return self.value(node.value, active)
         if cls is prim.Not:
             return np.logical_not(self.value(node.a, active))
+        if cls is prim.BitwiseNot:
+            return np.invert(self.value(node.a, active))
         if cls is prim.Select:
             return self._choose(node.condition, node.true_value, node.false_value, active)
         if cls is prim.Let:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import NotDifferentiableError
 from ..expr.build import conjuncts, variable
+from ..expr.integers.bits import without_bits
 from ..expr.nodes import (
     INDEX_DTYPES,
     Axis,
@@ -99,7 +100,7 @@ def _elementwise_terms(op: Operation, wanted: set[tuple[int, int]]) -> list[Term
         if not is_float(body):
             continue
         seed = variable("seed", dtype_of(body))
-        [root] = merge_equal([expand_lets(body)])
+        [root] = merge_equal([without_bits(expand_lets(body))])
         forward = load(op.output(component), axis_vars(op))
         found = pull_back(
             [(root, [Contribution(seed)], forward)], _reads(wanted), f"stage {op.name}"
@@ -143,7 +144,7 @@ def _reduction_terms(
 ) -> list[Term]:
     terms: list[Term] = []
     seeds = [variable("seed", dtype_of(source)) for source in reduction.sources]
-    sources = merge_equal([expand_lets(source) for source in reduction.sources])
+    sources = merge_equal([without_bits(expand_lets(one)) for one in reduction.sources])
     if reduction.init:
         return _terms_with_init(op, reduction, wanted)
     smooth = {component: seed for component, seed in enumerate(seeds) if is_float(seed)}

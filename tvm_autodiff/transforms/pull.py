@@ -27,6 +27,7 @@ from ..rules.equal_forms import equal_forms
 from ..rules.reductions.prefix_form import prefix_form
 from ..rules.reductions.scans import scan_adjoints
 from ..rules.registry import ruled
+from ..rules.repeated_parts import repeated_parts
 from ..rules.terms import Term
 from ..zero_elimination.sums.sum import Target
 from ..zero_elimination.transposition.gather import Cotangent
@@ -101,9 +102,15 @@ class Pullback:
     pull: Callable[[Arrived], Pulled]
 
 
-def pullback_of(op: Operation) -> Pullback:
-    """The reverse rule of a stage."""
+def pullback_of(op: Operation, of_rows: bool = False) -> Pullback:
+    """The reverse rule of a stage; `of_rows` for cotangents with leading axes, as of Jacobians,
+    whose zeros are found in one expression only.
+    """
     kind = kind_of(op)
+    if isinstance(kind, Compute) and not of_rows and not stopped_reads(op):
+        parts = repeated_parts(op)
+        if parts is not None:
+            return _equal_to(op, parts)
     return _RULES[type(kind)](op, kind)
 
 

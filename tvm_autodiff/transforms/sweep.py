@@ -104,7 +104,8 @@ class Sweep:
         key = hash(op)
         if key not in self._pullbacks:
             ended = all(tensor_key(tensor) in self._ends for tensor in outputs_of(op))
-            self._pullbacks[key] = NO_PULLBACK if self._ends and ended else pullback_of(op)
+            rule = NO_PULLBACK if self._ends and ended else pullback_of(op, bool(self.prefix))
+            self._pullbacks[key] = rule
         return self._pullbacks[key]
 
     def _other_forms(self) -> dict[Key, list[Tensor]]:

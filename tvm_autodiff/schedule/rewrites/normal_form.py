@@ -16,6 +16,7 @@ from ...errors import LoweringError
 from ...expr.build import cast, compare, like
 from ...expr.dtypes import common_index, keeps_values
 from ...expr.float_functions import MOST_EXPONENT, TWO_FLOATS, why_meaningless, widest_of
+from ...expr.integers.bits import without_bits
 from ...expr.integers.decided_divisions import with_decided_divisions
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
@@ -250,7 +251,7 @@ def _normal(body: Expr, axes: Sequence[Axis]) -> Expr:
 def _without_wraps(body: Expr, axes: Sequence[Axis]) -> Expr:
     """The normal form but for guards of reads."""
     known = range_intervals({axis.var: axis_range(axis) for axis in axes})
-    body, intervals = with_decided_divisions(body, known), Intervals(known)
+    body, intervals = with_decided_divisions(without_bits(body), known), Intervals(known)
     plain = without_narrow_types(with_shifts(body, intervals), intervals)
     plain = opaque_conversions(plain, intervals)
     body = with_conjunctions(rewrite(plain, _normal_node))  # which negates comparisons

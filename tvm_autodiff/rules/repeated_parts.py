@@ -1,0 +1,166 @@
+"""Parts of a stage that some of its axes do not change, as stages of their own, which are
+differentiated instead.
+
+The adjoint of such a part is summed over these axes once, for all elements that the part reads.
+Without it, the derivative by each of them goes through the whole part, for every element.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..expr.costly import is_slow
+from ..expr.nodes import (
+    BRANCHES,
+    Axis,
+    Expr,
+    Tensor,
+    is_float,
+    is_load,
+    load,
+    node_id,
+    op_name,
+    operands,
+)
+from ..expr.rewrite import expand_lets, postorder, replace_outermost, substituter
+from ..expr.sharing.lets import bind_shared, merge_equal
+from ..graph.stage import (
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    make_stage,
+    reduction_of,
+    renewed,
+    with_bodies,
+)
+
+#: what may be undefined where another operand is taken: its adjoint is no product with zero
+_CHOICES = frozenset((*BRANCHES, "min", "max"))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is known of an expression.
+
+    Attributes
+    ----------
+    axes : frozenset of int
+        The numbers of the axes that change it.
+    reads : frozenset of int
+        Two of the elements that it reads, by their nodes, or one; not those that say where.
+    slow : bool
+        Whether it holds a function of many operations.
+    """
+
+    axes: frozenset[int]
+    reads: frozenset[int]
+    slow: bool
+
+
+def repeated_parts(op: Operation) -> list[Tensor] | None:
+    """The results of an equal stage that reads its repeated parts; None if it has none.
+
+    ``y[b, c] = c*exp(x[b, 0]*x[b, 1])  →  p[b] = exp(x[b, 0]*x[b, 1]), y[b, c] = c*p[b]``
+
+    A part calls a function of many operations, reads several elements, and is no side of a choice
+    that stays, for which it may be undefined. What several parts have in common is a part, too.
+    """
+    if not is_compute(op) or reduction_of(op) is not None:
+        return None
+    if any(axis_range(axis)[0] != 0 for axis in op.axis):
+        return None
+    sources = merge_equal([expand_lets(body) for body in bodies(op)])
+    if not any(map(is_slow, postorder(sources))):
+        return None
+    facts = _facts(sources, op.axis)
+    wide = {number for number, axis in enumerate(op.axis) if axis_range(axis)[1] not in (0, 1)}
+
+    def is_part(node: Expr) -> bool:
+        part = facts[node_id(node)]
+        return part.slow and len(part.reads) > 1 and not wide <= part.axes
+
+    outer = _first(sources, is_part)
+    if not outer:
+        return None
+    inside = Counter(
+        key for node in outer for key in {node_id(one) for one in _smooth_parts(node)[1:]}
+    )
+    common = [
+        one
+        for node in outer
+        for one in _first(
+            _smooth(node), lambda part: is_part(part) and inside[node_id(part)] > 1
+        )
+    ]
+    return _stored(op, sources, [*outer, *common], facts)
+
+
+def _facts(sources: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, _Part]:
+    numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
+    facts: dict[int, _Part] = {}
+    for node in postorder(list(sources)):
+        key = node_id(node)
+        inside = [facts[node_id(part)] for part in operands(node)]
+        own = frozenset((numbers[key],)) if key in numbers else frozenset[int]()
+        reads = frozenset[int]().union(*(part.reads for part in inside))
+        facts[key] = _Part(
+            own.union(*(part.axes for part in inside)),
+            frozenset((key,)) if is_load(node) else frozenset(sorted(reads)[:2]),
+            is_slow(node) or any(part.slow for part in inside),
+        )
+    return facts
+
+
+def _smooth(node: Expr) -> tuple[Expr, ...]:
+    """The operands that are computed for every element, and differentiated there."""
+    chooses = is_load(node) or op_name(node) in _CHOICES
+    return () if chooses else tuple(filter(is_float, operands(node)))
+
+
+def _smooth_parts(root: Expr) -> list[Expr]:
+    """An expression and what is computed for it that way, each once, outer ones first."""
+    found: dict[int, Expr] = {}
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        if found.setdefault(node_id(node), node) is node:
+            pending += _smooth(node)
+    return list(found.values())
+
+
+def _first(roots: Sequence[Expr], wanted: Callable[[Expr], bool]) -> list[Expr]:
+    """The outermost expressions of a kind, each once."""
+    found: dict[int, Expr] = {}
+    seen: set[int] = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        if node_id(node) in seen:
+            continue
+        seen.add(node_id(node))
+        if wanted(node):
+            found[node_id(node)] = node
+        else:
+            pending += _smooth(node)
+    return list(found.values())
+
+
+def _stored(
+    op: Operation, sources: Sequence[Expr], parts: Sequence[Expr], facts: dict[int, _Part]
+) -> list[Tensor]:
+    """The stage that reads the stages of its parts."""
+    reads: dict[int, Expr] = {}
+    wanted = {node_id(part) for part in parts}
+    for node in postorder(list(sources)):  # what others hold comes first
+        key = node_id(node)
+        if key not in wanted:
+            continue
+        own = [op.axis[number] for number in sorted(facts[key].axes)]
+        axes, renames = renewed(own)
+        body = bind_shared(substituter(renames)(replace_outermost(node, reads)))
+        [stage] = make_stage(f"{op.name}_repeated{len(reads)}", axes, [body])
+        reads[key] = load(stage, [axis.var for axis in own])
+    return with_bodies(op, [bind_shared(replace_outermost(body, reads)) for body in sources])
