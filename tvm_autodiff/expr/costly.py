@@ -35,7 +35,7 @@ def is_slow(node: Expr) -> bool:
 #: nodes of floats that are finite for all finite values, up to overflow of the result
 _FINITE = frozenset(
     (*COMPARISONS, *BRANCHES, "load", "const", "var", "add", "sub", "mul", "min", "max", "abs")
-    + ("cast", "let", "likely", "and", "or", "not", "floor", "ceil", "round", "trunc")
+    + ("fma", "cast", "let", "likely", "and", "or", "not", "floor", "ceil", "round", "trunc")
     + ("nearbyint", "itself", "tanh", "sigmoid", "erf", "sin", "cos", "atan", "atan2", "asinh")
 )
 

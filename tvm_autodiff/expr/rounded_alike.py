@@ -6,12 +6,36 @@ compute it may differ in the last bit. Where both take a decision by it, each mu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .build import neg
-from .nodes import Expr, call_node, dtype_of, op_name, operands
-from .rewrite import rewrite
+from .nodes import BRANCHES, Expr, call_node, dtype_of, is_float, op_name, operands
+from .rewrite import contains, contains_load, postorder, rewrite
 
 #: dtypes in which a fused operation is one instruction, or the same two everywhere
 _FUSED = ("float32", "float64")
+
+
+def with_decisions_alike(root: Expr) -> Expr:
+    """The expression, with products fused if sums of products decide which of two sides it takes.
+
+    Its sides' derivatives may be computed in different kernels. All of it is written alike, so that
+    what decisions and values have in common stays so. Of a side that reads nothing, there is no
+    derivative.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.expr.printing.text import text
+    >>> x, w = (te.placeholder((9,), name=name) for name in "xw")
+    >>> i = te.var("i")
+    >>> text(with_decisions_alike(te.min(x[i], w[i] * w[i] + 1)))
+    'min(x[i], fma(w[i], w[i], 1.0))'
+    >>> text(with_decisions_alike(te.max(w[i] * x[i] + 1, 0)))
+    'max(w[i]*x[i] + 1.0, 0.0)'
+    """
+    found = any(contains(by, _adds_products) for by in map(_decision, postorder(root)))
+    return rounded_alike(root) if found else root
 
 
 def rounded_alike(expr: Expr) -> Expr:
@@ -23,20 +47,36 @@ def rounded_alike(expr: Expr) -> Expr:
     >>> from tvm_autodiff.expr.printing.text import text
     >>> a, b, c = (te.var(name, "float32") for name in "abc")
     >>> text(rounded_alike(te.sqrt(a * b - c * c)))
-    'sqrt(fma(a, b, -(c*c)))'
+    'sqrt(fma(a, b, -c*c))'
     """
     return rewrite(expr, _fused)
 
 
-def _fused(node: Expr) -> Expr | None:
+def _decision(node: Expr) -> Sequence[Expr]:
+    """What decides between two sides that both read; empty for other nodes."""
     name = op_name(node)
-    if name not in ("add", "sub") or dtype_of(node) not in _FUSED:
+    if name not in (*BRANCHES, "min", "max") or not is_float(node):
+        return ()
+    parts = operands(node)
+    sides, by = (parts[1:], parts[:1]) if name in BRANCHES else (parts, parts)
+    return by if all(map(contains_load, sides)) else ()
+
+
+def _adds_products(node: Expr) -> bool:
+    return (
+        op_name(node) in ("add", "sub")
+        and dtype_of(node) in _FUSED
+        and "mul" in map(op_name, operands(node))
+    )
+
+
+def _fused(node: Expr) -> Expr | None:
+    if not _adds_products(node):
         return None
+    adds = op_name(node) == "add"
     left, right = operands(node)
     if op_name(left) == "mul":
         a, b = operands(left)
-        return call_node("fma", (a, b, right if name == "add" else neg(right)), dtype_of(node))
-    if op_name(right) == "mul":
-        a, b = operands(right)
-        return call_node("fma", (a if name == "add" else neg(a), b, left), dtype_of(node))
-    return None
+        return call_node("fma", (a, b, right if adds else neg(right)), dtype_of(node))
+    a, b = operands(right)
+    return call_node("fma", (a if adds else neg(a), b, left), dtype_of(node))

@@ -26,6 +26,7 @@ from ..expr.nodes import (
     tensor_key,
 )
 from ..expr.rewrite import expand_lets, substituter
+from ..expr.rounded_alike import with_decisions_alike
 from ..expr.sharing.lets import merge_equal
 from ..graph.graph import tensors_read_by
 from ..graph.plain_reduction import split_init
@@ -94,13 +95,18 @@ def _reads(wanted: set[tuple[int, int]]) -> Callable[[Expr], bool]:
     return lambda node: is_load(node) and tensor_key(load_tensor(node)) in wanted
 
 
+def _written_out(body: Expr) -> Expr:
+    """The expression that is differentiated."""
+    return with_decisions_alike(without_bits(expand_lets(body)))
+
+
 def _elementwise_terms(op: Operation, wanted: set[tuple[int, int]]) -> list[Term]:
     terms: list[Term] = []
     for component, body in enumerate(bodies(op)):
         if not is_float(body):
             continue
         seed = variable("seed", dtype_of(body))
-        [root] = merge_equal([without_bits(expand_lets(body))])
+        [root] = merge_equal([_written_out(body)])
         forward = load(op.output(component), axis_vars(op))
         found = pull_back(
             [(root, [Contribution(seed)], forward)], _reads(wanted), f"stage {op.name}"
@@ -144,7 +150,7 @@ def _reduction_terms(
 ) -> list[Term]:
     terms: list[Term] = []
     seeds = [variable("seed", dtype_of(source)) for source in reduction.sources]
-    sources = merge_equal([without_bits(expand_lets(one)) for one in reduction.sources])
+    sources = merge_equal(list(map(_written_out, reduction.sources)))
     if reduction.init:
         return _terms_with_init(op, reduction, wanted)
     smooth = {component: seed for component, seed in enumerate(seeds) if is_float(seed)}

@@ -12,14 +12,12 @@ infinite where the derivative is, NaN where the function is undefined. Lets must
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..expr.build import add, any_of, call, cast, compare, div, like, mul, neg, negate, select, sub
 from ..expr.float_functions import TWO_FLOATS, widest_of
 from ..expr.nodes import Expr, call_node, const_value, dtype_of, is_float, same_node
-from ..expr.rewrite import contains_load
-from ..expr.rounded_alike import rounded_alike
 from ..graph.marks.checkpoint import CHECKPOINT, RECOMPUTED
 from ..graph.marks.stop_gradient import NAME as STOP
 
@@ -162,32 +160,25 @@ def _truncmod(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ..
     return (seed, neg(mul(seed, quotient)))
 
 
-def _decision(condition: Expr, sides: Sequence[Expr]) -> Expr:
-    """A condition that every kernel decides alike: the sides' adjoints may be computed in several,
-    and one that they both take, or neither takes, would be wrong at ties.
-    """
-    return rounded_alike(condition) if all(map(contains_load, sides)) else condition
-
-
 def _max(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
     a, b = parts
     return (
-        Branch(_decision(compare("ge", a, b), parts), seed, False),
-        Branch(_decision(compare("lt", a, b), parts), seed, False),
+        Branch(compare("ge", a, b), seed, False),
+        Branch(compare("lt", a, b), seed, False),
     )
 
 
 def _min(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
     a, b = parts
     return (
-        Branch(_decision(compare("le", a, b), parts), seed, False),
-        Branch(_decision(compare("gt", a, b), parts), seed, False),
+        Branch(compare("le", a, b), seed, False),
+        Branch(compare("gt", a, b), seed, False),
     )
 
 
 def _choice(guards: bool) -> Pullback:
     def pullback(seed: Expr, parts: tuple[Expr, ...], out: Expr) -> tuple[Entry, ...]:
-        condition = _decision(parts[0], parts[1:])
+        condition = parts[0]
         return (None, Branch(condition, seed, guards), Branch(negate(condition), seed, guards))
 
     return pullback

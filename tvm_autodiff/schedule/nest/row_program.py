@@ -57,7 +57,7 @@ DTYPES = ("float32", "float64", "int32", "int64")  #: of what is read and writte
 
 #: operators that there are for vectors
 _OPERATIONS = EXPENSIVE | {*BINARY_CLASSES, "truncdiv", "not", "select", "if_then_else", "cast"}
-_OPERATIONS |= {"const", "var", "load", "sqrt", "abs", "floor", "ceil", "trunc"}
+_OPERATIONS |= {"const", "var", "load", "sqrt", "fma", "abs", "floor", "ceil", "trunc"}
 
 
 @dataclass(frozen=True)

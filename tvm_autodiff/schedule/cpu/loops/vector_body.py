@@ -52,7 +52,7 @@ from .squares import turned
 #: operators that there are for vectors
 VECTOR_OPS = EXPENSIVE | {
     *BINARY_CLASSES,
-    *("load", "var", "const", "select", "cast", "sqrt", "not", "itself"),
+    *("load", "var", "const", "select", "cast", "sqrt", "fma", "not", "itself"),
     *("abs", "floor", "ceil", "trunc", "round", "nearbyint"),
 }
 _SCALAR_OPS = frozenset(("floordiv", "floormod", "truncmod"))
