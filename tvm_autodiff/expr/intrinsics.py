@@ -51,6 +51,18 @@ def define_identity(name: str, arity: int = 1) -> ir.Op:
     return _register(name, arity, "default", lambda node: operands(node)[0])
 
 
+def define_of_c(name: str, arity: int, symbols: Mapping[str, str], target: str) -> None:
+    """Register ``tvm_autodiff.<name>``, a pure function that the target's C library has, by dtype;
+    vectors call it for each element.
+    """
+
+    def lower(node: Any) -> Expr:
+        dtype = dtype_of(node)
+        return tirx.call_pure_extern(dtype, symbols[dtype.partition("x")[0]], *operands(node))
+
+    _register(name, arity, target, lower)
+
+
 def _register(name: str, arity: int, target: str, lower: Callable[[Any], Expr]) -> ir.Op:
     """Register a pure operator that vectorises; an operator that TVM already has is unchanged."""
     full = f"{_SPACE}.{name}"

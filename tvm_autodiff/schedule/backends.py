@@ -24,7 +24,11 @@ from .cost import MAX_NODES
 from .cpu.rules import CPU_RULES, LOOP_RULES
 from .cuda.rules import CUDA_RULES
 from .elementary.functions import elementary_calls, with_own_functions
-from .elementary.library import with_library_functions, with_wide_functions
+from .elementary.library import (
+    with_fused_products,
+    with_library_functions,
+    with_wide_functions,
+)
 from .machine import Machine
 from .rule import LoopRule, Rule
 
@@ -66,7 +70,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
 
 def _for_gpu(func: Any) -> Any:
     """A scheduled function of a GPU whose indices cannot overflow."""
-    func = with_wide_functions(hide_conversions(func))
+    func = with_fused_products(with_wide_functions(hide_conversions(func)))
     if needs_wider_indices(func):
         # in wider indices TVM sees neither a reduction by several threads nor what is kept in
         # registers: both are lowered before

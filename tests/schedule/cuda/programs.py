@@ -102,6 +102,13 @@ def bilinear():
     return [x], topi.image.resize2d(x, [0.0] * 4, (9, 5))
 
 
+def relaxation():
+    x, w = placeholder("x", 16, 24), placeholder("w", 24)
+    return [x, w], te.compute(
+        (16, 24), lambda i, j: te.min(x[i, j], x[i, 23 - j] * w[j] + x[i, j] * 0.5), name="relaxed"
+    )
+
+
 def symbolic():
     n = te.var("n")
     x, w = placeholder("x", n, 24), placeholder("w", 16, 24)
@@ -125,6 +132,7 @@ PROGRAMS = {
     "maximum": maximum,
     "cumulative sum": cumulative,
     "bilinear": bilinear,
+    "relaxation": relaxation,
     "symbolic": symbolic,
 }
 

@@ -15,7 +15,7 @@ from tvm_autodiff.expr.costly import EXPENSIVE
 COUNT = 64
 TWO = ("atan2", "copysign", "fmod", "hypot", "nextafter", "power")
 ROUNDED = ("ceil", "floor", "nearbyint", "round", "trunc")
-NAMES = sorted(EXPENSIVE | {*TWO, *ROUNDED, "abs", "rsqrt", "sqrt"})
+NAMES = sorted(EXPENSIVE | {*TWO, *ROUNDED, "abs", "fma", "rsqrt", "sqrt"})
 
 #: name → where it is defined
 DOMAINS = {
@@ -43,7 +43,7 @@ def applied(name, given):
 
 
 def arity(name):
-    return 2 if name in TWO else 1
+    return 3 if name == "fma" else 2 if name in TWO else 1
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["own", "exact"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr.build import add, all_of, any_of, call, cast, compare, const, div, like, select, sub
-from ...expr.intrinsics import library_call, replace_calls
+from ...expr.intrinsics import define_of_c, library_call, own_call, replace_calls
 from ...expr.nodes import Expr, call_node, dtype_of, op_name, operands
 
 _HALF = ("float16", "bfloat16")
@@ -21,7 +21,7 @@ _SUFFIX = {"float32": "f", "float64": ""}
 #: functions that neither LLVM nor CUDA has in 16 bits
 _IN_FLOAT32 = (
     *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "copysign", "cosh", "erf"),
-    *("hypot", "log1p", "power", "sinh", "tan"),
+    *("fma", "hypot", "log1p", "power", "sinh", "tan"),
 )
 
 
@@ -49,6 +49,24 @@ def with_wide_functions(func: Any) -> Any:
         return _next_number(x, y) if dtype_of(node) in _HALF else node
 
     return replace_calls(func, {**dict.fromkeys(_IN_FLOAT32, in_float32), "nextafter": nextafter})
+
+
+def with_fused_products(func: Any) -> Any:
+    """``fma(a, b, c) → C's fmaf(a, b, c)`` for CUDA, for which TVM has no such function.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> A = te.placeholder((4,), name="A")
+    >>> fused = te.compute((4,), lambda i: call_node("fma", [A[i], A[i], A[i]], "float32"))
+    >>> text = with_fused_products(te.create_prim_func([A, fused])).script()
+    >>> "T.tvm_autodiff_fused(A[v_i], A[v_i], A[v_i])" in text
+    True
+    """
+    define_of_c("fused", 3, {kind: f"fma{suffix}" for kind, suffix in _SUFFIX.items()}, "cuda")
+    return replace_calls(
+        func, {"fma": lambda node: own_call("fused", operands(node), dtype_of(node))}
+    )
 
 
 def _next_number(x: Expr, y: Expr) -> Expr:
