@@ -158,7 +158,7 @@ class TestRefused:
         with pytest.warns(PlainScheduleWarning, match="bad_too.*TVM rejects.*warp_shuffle") as told:
             function = build(*self.program(), cache=False)
         assert len(told) == 1
-        assert "stage bad by" in str(told[0].message)
+        assert "stages bad_too, bad by" in str(told[0].message)
         assert "good" not in str(told[0].message)
         self.run(function)
         launches = function._manifest.launches
@@ -273,6 +273,14 @@ def test_what_is_warned_of(name):
     notice = notice_of(scheduled, avx512())
     assert (notice is None) == (not expected)
     assert all(stage in str(notice) for stage in expected)
+
+
+def test_a_reason_that_several_share_is_told_once():
+    other = [("rule", Declined("it is even"))]
+    kernels = [*(heavy(name, 256, m=256) for name in ("a", "a", "b")), heavy("c", 256, other, 256)]
+    notice = notice_of(kernels, avx512())
+    assert "stages a, b by plain loops, about 75% of the time (rule: it is odd)" in notice
+    assert "stage c by plain loops, about 25% of the time (rule: it is even)" in notice
 
 
 def test_stages_of_the_user_are_not_warned_of():

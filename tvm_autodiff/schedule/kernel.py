@@ -198,6 +198,6 @@ def too_large(kernel: Kernel, expanded: bool = False) -> Declined | None:
             if weight(body) > MAX_WEIGHT:
                 return Declined(
                     f"the expression of {op.name} has more than {MAX_WEIGHT} nodes as TVM's "
-                    "simplifier walks it"
+                    "simplifier walks it; parts of it can be stages of their own"
                 )
     return None

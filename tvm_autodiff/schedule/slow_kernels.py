@@ -85,14 +85,20 @@ def notice_of(scheduled: Sequence[Scheduled], machine: Machine) -> str | None:
     if not found:
         return None
     total = max(1.0, sum(_operations(one, machine) for one in scheduled))
-    lines = []
-    for one in found[:3]:
-        share = _operations(one, machine) / total
-        reasons = "; ".join(reasons_of(one)) or "no rule is made for kernels like it"
+    alike: dict[tuple[str, str], list[Scheduled]] = {}
+    for one in found:
         how = "plain loops" if one.plain else f"rule {one.rule}"
-        lines.append(f"stage {one.kernel.name} by {how}, about {share:.0%} of the time ({reasons})")
-    if len(found) > len(lines):
-        lines.append(f"{len(found) - len(lines)} more")
+        reasons = "; ".join(reasons_of(one)) or "no rule is made for kernels like it"
+        alike.setdefault((how, reasons), []).append(one)
+    lines, told = [], 0
+    for (how, reasons), some in list(alike.items())[:3]:
+        share = sum(_operations(one, machine) for one in some) / total
+        names = list(dict.fromkeys(one.kernel.name for one in some))
+        stages = f"stage{'s' if len(names) > 1 else ''} {', '.join(names)}"
+        lines.append(f"{stages} by {how}, about {share:.0%} of the time ({reasons})")
+        told += len(some)
+    if len(found) > told:
+        lines.append(f"{len(found) - told} more")
     return (
         f"slow schedules, right results: {'; '.join(lines)}. "
         ".profile() of the function shows what each costs"
