@@ -14,10 +14,9 @@ _MANY = 1 << 30
 def collected_later() -> Iterator[None]:
     """A context, or a decorator, in which objects that live long are not looked through.
 
-    A build makes objects fast and lets go of few, each quarter more starts a full collection, and
-    that looks through everything the process has imported: with JAX loaded a fifth of a build.
-    Young garbage is collected as before. Nothing changes where somebody else postpones them, or
-    has turned the collector off.
+    A build makes many objects and frees few. Whenever a quarter more of them live long, Python
+    starts a full collection, which looks through all that the process has imported: with JAX
+    loaded, a fifth of a build. Young garbage is collected as before.
 
     Examples
     --------

@@ -6,14 +6,23 @@ compute it may differ in the last bit. Where both take a decision by it, each mu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from .build import neg
-from .nodes import BRANCHES, Expr, call_node, dtype_of, is_float, op_name, operands
-from .rewrite import contains, contains_load, postorder, rewrite
+from .nodes import (
+    BRANCHES,
+    Expr,
+    call_node,
+    dtype_of,
+    is_float,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+)
+from .rewrite import postorder, rewrite
 
 #: dtypes in which a fused operation is one instruction, or the same two everywhere
 _FUSED = ("float32", "float64")
+_CHOICES = (*BRANCHES, "min", "max")
 
 
 def with_decisions_alike(root: Expr) -> Expr:
@@ -34,8 +43,20 @@ def with_decisions_alike(root: Expr) -> Expr:
     >>> text(with_decisions_alike(te.max(w[i] * x[i] + 1, 0)))
     'max(w[i]*x[i] + 1.0, 0.0)'
     """
-    found = any(contains(by, _adds_products) for by in map(_decision, postorder(root)))
-    return rounded_alike(root) if found else root
+    reading: set[int] = set()
+    adding: set[int] = set()  # sums of products, and what holds them
+    for node in postorder(root):
+        parts = [node_id(part) for part in operands(node)]
+        if is_load(node) or any(part in reading for part in parts):
+            reading.add(node_id(node))
+        if _adds_products(node) or any(part in adding for part in parts):
+            adding.add(node_id(node))
+        if not is_float(node) or op_name(node) not in _CHOICES:
+            continue
+        sides, by = (parts[1:], parts[:1]) if op_name(node) in BRANCHES else (parts, parts)
+        if reading.issuperset(sides) and not adding.isdisjoint(by):
+            return rounded_alike(root)
+    return root
 
 
 def rounded_alike(expr: Expr) -> Expr:
@@ -50,16 +71,6 @@ def rounded_alike(expr: Expr) -> Expr:
     'sqrt(fma(a, b, -c*c))'
     """
     return rewrite(expr, _fused)
-
-
-def _decision(node: Expr) -> Sequence[Expr]:
-    """What decides between two sides that both read; empty for other nodes."""
-    name = op_name(node)
-    if name not in (*BRANCHES, "min", "max") or not is_float(node):
-        return ()
-    parts = operands(node)
-    sides, by = (parts[1:], parts[:1]) if name in BRANCHES else (parts, parts)
-    return by if all(map(contains_load, sides)) else ()
 
 
 def _adds_products(node: Expr) -> bool:
