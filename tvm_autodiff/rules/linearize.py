@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ..errors import NotDifferentiableError
 from ..expr.build import conjuncts, variable
 from ..expr.integers.bits import without_bits
+from ..expr.integers.decided_divisions import with_decided_divisions
+from ..expr.integers.intervals import range_intervals
 from ..expr.nodes import (
     INDEX_DTYPES,
     Axis,
@@ -33,10 +35,12 @@ from ..graph.plain_reduction import split_init
 from ..graph.stage import (
     Operation,
     Reduction,
+    axis_range,
     axis_vars,
     bodies,
     is_compute,
     is_extern,
+    loop_axes,
     reduction_of,
     rename_bounds,
 )
@@ -95,9 +99,14 @@ def _reads(wanted: set[tuple[int, int]]) -> Callable[[Expr], bool]:
     return lambda node: is_load(node) and tensor_key(load_tensor(node)) in wanted
 
 
-def _written_out(body: Expr) -> Expr:
-    """The expression that is differentiated."""
-    return with_decisions_alike(without_bits(expand_lets(body)))
+def _written_out(op: Operation, body: Expr) -> Expr:
+    """The expression of a stage that is differentiated."""
+    whole = expand_lets(body)
+    plain = without_bits(whole)
+    if plain is not whole:  # a mask of all bits that a loop has is a remainder that changes nothing
+        ranges = {axis.var: axis_range(axis) for axis in loop_axes(op)}
+        plain = with_decided_divisions(plain, range_intervals(ranges))
+    return with_decisions_alike(plain)
 
 
 def _elementwise_terms(op: Operation, wanted: set[tuple[int, int]]) -> list[Term]:
@@ -106,7 +115,7 @@ def _elementwise_terms(op: Operation, wanted: set[tuple[int, int]]) -> list[Term
         if not is_float(body):
             continue
         seed = variable("seed", dtype_of(body))
-        [root] = merge_equal([_written_out(body)])
+        [root] = merge_equal([_written_out(op, body)])
         forward = load(op.output(component), axis_vars(op))
         found = pull_back(
             [(root, [Contribution(seed)], forward)], _reads(wanted), f"stage {op.name}"
@@ -150,7 +159,7 @@ def _reduction_terms(
 ) -> list[Term]:
     terms: list[Term] = []
     seeds = [variable("seed", dtype_of(source)) for source in reduction.sources]
-    sources = merge_equal(list(map(_written_out, reduction.sources)))
+    sources = merge_equal([_written_out(op, source) for source in reduction.sources])
     if reduction.init:
         return _terms_with_init(op, reduction, wanted)
     smooth = {component: seed for component, seed in enumerate(seeds) if is_float(seed)}

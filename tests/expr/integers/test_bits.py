@@ -25,6 +25,8 @@ CASES = {
     "by the sign": (i << 31, False),
     "of 64 bits": (wide >> 40, True),
     "the last bits": (i & 7, True),
+    "the first bits": (i & 0x7FFFFFF0, False),
+    "all bits": (i & -1, True),
     "one bit": (i & 8, True),
     "a run": (i & 0b11100, True),
     "two runs": (i & 0b101, False),

@@ -28,7 +28,7 @@ def without_bits(root: Expr) -> Expr:
     >>> from tvm_autodiff.expr.printing.text import text
     >>> i = te.var("i")
     >>> [text(without_bits(index)) for index in (i >> 3, i & 7, i & 8, i & ~7)]
-    ['i//8', 'i%8', 'i//8%2*8', 'i - i%8']
+    ['i//8', 'i%8', 'i//8%2*8', 'i//8*8']
     """
     return rewrite(root, _as_arithmetic) if contains(root, _has_bits) else root
 
@@ -60,18 +60,26 @@ def _as_arithmetic(node: Expr) -> Expr | None:
 
 def _kept(value: Expr, mask: int) -> Expr | None:
     """``value & mask`` for a mask whose ones, or zeros, are one run; None for others."""
-    if mask < 0:
-        rest = _kept(value, ~mask)
-        return None if rest is None else sub(value, rest)
-    if mask == 0:
-        return const(0, dtype_of(value))
-    low = (mask & -mask).bit_length() - 1
-    width = (mask >> low).bit_length()
-    if mask >> low != (1 << width) - 1:
+    run = mask if mask >= 0 else ~mask
+    if run == 0:
+        return value if mask else const(0, dtype_of(value))
+    low, high = (run & -run).bit_length() - 1, run.bit_length()
+    if run != (1 << high) - (1 << low) or high > bits_of(dtype_of(value)) - 2:
         return None
-    scale, turns = (const(1 << places, dtype_of(value)) for places in (low, width))
-    moved = binary("floordiv", value, scale) if low else value
-    return mul(binary("floormod", moved, turns), scale)
+    if mask < 0:
+        return add(_digits(value, high, None), _digits(value, 0, low))
+    return _digits(value, low, high)
+
+
+def _digits(value: Expr, low: int, high: int | None) -> Expr:
+    """The bits from one place up to another one, or to the last, at their places."""
+    if low == high:
+        return const(0, dtype_of(value))
+    scale = const(1 << low, dtype_of(value))
+    digits = binary("floordiv", value, scale) if low else value
+    if high is not None:
+        digits = binary("floormod", digits, const(1 << high - low, dtype_of(value)))
+    return mul(digits, scale)
 
 
 #: operator → its value from both operands and the bits that they share
