@@ -10,6 +10,7 @@ from tvm import te
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tvm_autodiff.graph.kinds.kind import Compute, kind_of
 from tvm_autodiff.graph.stage import reduced_axes
 
 N, H = 64, 8
@@ -36,6 +37,7 @@ def test_adjoints(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         [dx] = ad.vjp([y], [x], [head])
+    assert isinstance(kind_of(dx.op), Compute)  # and no scatter
     terms = [int(axis.dom.extent) for axis in reduced_axes(dx.op)]
     assert np.prod(terms, dtype=int) <= most
     values = np.random.default_rng(0).random(N)
