@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from tvm import te
@@ -23,7 +24,7 @@ def full() -> Iterator[list[int]]:
 
     before = gc.get_threshold()
     gc.freeze()  # a full collection waits for a quarter of the objects that are not frozen
-    gc.set_threshold(50, 2, 2)
+    gc.set_threshold(700, 10, 1)
     gc.callbacks.append(note)
     yield seen
     gc.callbacks.remove(note)
@@ -32,13 +33,18 @@ def full() -> Iterator[list[int]]:
 
 
 def work() -> None:
-    x = te.placeholder((8,), name="x")
-    y = te.compute((8,), lambda i: te.tanh(x[i] * x[i]), name="y")
-    ad.build([x], [y, *ad.differentiate(y, [x])], cache=False)
+    x = te.placeholder((64, 64), name="x")
+
+    def product(value: Any) -> Any:
+        k = te.reduce_axis((0, 64), "k")
+        return te.compute((64, 64), lambda i, j: te.sum(value[i, k] * x[k, j], axis=k))
+
+    value = product(product(product(product(x))))
+    ad.build([x], [value, *ad.vjp([value], [x], [x])], cache=False)
 
 
 def objects() -> list[list[int]]:
-    return [[n] for n in range(10_000)]
+    return [[n] for n in range(50_000)]
 
 
 def test_none_in_a_build(full: list[int]) -> None:
