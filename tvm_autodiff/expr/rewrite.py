@@ -62,8 +62,11 @@ def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
     return order
 
 
-def preorder(roots: Expr | Iterable[Expr]) -> Iterator[Expr]:
-    """Every node once, before its operands: for searches that stop at the first match.
+def preorder(
+    roots: Expr | Iterable[Expr], below: Callable[[Expr], Sequence[Expr]] = operands
+) -> Iterator[Expr]:
+    """Every node once, before its operands, or those that `below` gives: for searches that stop at
+    the first match.
 
     Leaves come in the order of `postorder`.
 
@@ -83,7 +86,26 @@ def preorder(roots: Expr | Iterable[Expr]) -> Iterator[Expr]:
         if key not in seen:
             seen.add(key)
             yield node
-            pending += operands(node)[::-1]
+            pending += below(node)[::-1]
+
+
+def outermost(
+    roots: Iterable[Expr],
+    wanted: Callable[[Expr], bool],
+    below: Callable[[Expr], Sequence[Expr]] = operands,
+) -> list[Expr]:
+    """The nodes of a kind that are not below another one of them, each once.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> outermost([(i // 2 + 1) // 3 + i // 5], lambda node: op_name(node) == "floordiv")
+    [(i // 2 + 1) // 3, i // 5]
+    """
+    return list(
+        filter(wanted, preorder(list(roots), lambda node: () if wanted(node) else below(node)))
+    )
 
 
 class Rewriter:

@@ -8,7 +8,7 @@ Without it, the derivative by each of them goes through the whole part, for ever
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..expr.costly import is_slow
@@ -24,7 +24,14 @@ from ..expr.nodes import (
     op_name,
     operands,
 )
-from ..expr.rewrite import expand_lets, postorder, replace_outermost, substituter
+from ..expr.rewrite import (
+    expand_lets,
+    outermost,
+    postorder,
+    preorder,
+    replace_outermost,
+    substituter,
+)
 from ..expr.sharing.lets import bind_shared, merge_equal
 from ..graph.stage import (
     Operation,
@@ -82,19 +89,17 @@ def repeated_parts(op: Operation) -> list[Tensor] | None:
         part = facts[node_id(node)]
         return part.slow and len(part.reads) > 1 and not wide <= part.axes
 
-    outer = _first(sources, is_part)
+    outer = outermost(sources, is_part, _smooth)
     if not outer:
         return None
-    inside = Counter(
-        key for node in outer for key in {node_id(one) for one in _smooth_parts(node)[1:]}
+    uses = Counter(
+        node_id(below) for part in outer for below in preorder(_smooth(part), _smooth)
     )
-    common = [
-        one
-        for node in outer
-        for one in _first(
-            _smooth(node), lambda part: is_part(part) and inside[node_id(part)] > 1
-        )
-    ]
+
+    def is_common(node: Expr) -> bool:
+        return is_part(node) and uses[node_id(node)] > 1
+
+    common = [one for part in outer for one in outermost(_smooth(part), is_common, _smooth)]
     return _stored(op, sources, [*outer, *common], facts)
 
 
@@ -118,34 +123,6 @@ def _smooth(node: Expr) -> tuple[Expr, ...]:
     """The operands that are computed for every element, and differentiated there."""
     chooses = is_load(node) or op_name(node) in _CHOICES
     return () if chooses else tuple(filter(is_float, operands(node)))
-
-
-def _smooth_parts(root: Expr) -> list[Expr]:
-    """An expression and what is computed for it that way, each once, outer ones first."""
-    found: dict[int, Expr] = {}
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        if found.setdefault(node_id(node), node) is node:
-            pending += _smooth(node)
-    return list(found.values())
-
-
-def _first(roots: Sequence[Expr], wanted: Callable[[Expr], bool]) -> list[Expr]:
-    """The outermost expressions of a kind, each once."""
-    found: dict[int, Expr] = {}
-    seen: set[int] = set()
-    pending = list(roots)
-    while pending:
-        node = pending.pop()
-        if node_id(node) in seen:
-            continue
-        seen.add(node_id(node))
-        if wanted(node):
-            found[node_id(node)] = node
-        else:
-            pending += _smooth(node)
-    return list(found.values())
 
 
 def _stored(

@@ -26,7 +26,7 @@ from ...expr.nodes import (
     operands,
     tensor_key,
 )
-from ...expr.rewrite import postorder, replace_outermost, rewrite
+from ...expr.rewrite import outermost, postorder, replace_outermost, rewrite
 from ..bounded_stage import elementwise_stage
 from ..graph import Graph, retarget, tensors_read_by
 from ..stage import Operation, bodies, is_compute, is_placeholder, outputs_of, shape_of, with_bodies
@@ -150,16 +150,4 @@ def _copy(tensor: Tensor, generation: int) -> Tensor:
 
 def outermost_loads(roots: Sequence[Expr]) -> list[Expr]:
     """The loads that are not part of the index of another load."""
-    found: dict[int, Expr] = {}
-    seen: set[int] = set()
-    pending = list(roots)
-    while pending:
-        node = pending.pop()
-        if node_id(node) in seen:
-            continue
-        seen.add(node_id(node))
-        if is_load(node):
-            found[node_id(node)] = node
-        else:
-            pending += operands(node)
-    return list(found.values())
+    return outermost(roots, is_load)
