@@ -104,6 +104,18 @@ def test_an_axis_of_one_element_repeats_nothing() -> None:
     assert repeated_parts(te.compute((5, 1), CASES["a quotient"][0], name="y").op) is None
 
 
+def test_parts_are_not_read_for_axes_that_may_be_empty() -> None:
+    """``x[b, 0]`` is no element of x where it has no columns."""
+    n = te.var("n")
+    rows, columns = (te.placeholder(shape, "float64", name="z") for shape in ((n, 4), (5, n)))
+    of_rows = te.compute((n, 4), lambda b, c: te.exp(rows[b, 0] * rows[b, 1]) * rows[b, c])
+    assert repeated_parts(of_rows.op) is not None
+    of_columns = te.compute((5, n), lambda b, c: te.exp(columns[b, 0] * w[b]) * columns[b, c])
+    assert repeated_parts(of_columns.op) is None
+    empty = te.compute((5, 4, 0), lambda b, c, _: CASES["a quotient"][0](b, c))
+    assert repeated_parts(empty.op) is None
+
+
 def test_a_jacobian_keeps_the_stage() -> None:
     """Its zeros are found in one expression."""
     stage, _ = stage_of("a function of two elements")

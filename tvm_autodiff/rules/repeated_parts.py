@@ -77,17 +77,21 @@ def repeated_parts(op: Operation) -> list[Tensor] | None:
     """
     if not is_compute(op) or reduction_of(op) is not None:
         return None
-    if any(axis_range(axis)[0] != 0 for axis in op.axis):
+    ranges = list(map(axis_range, op.axis))
+    if any(low != 0 or extent == 0 for low, extent in ranges):
         return None
     sources = merge_equal([expand_lets(body) for body in bodies(op)])
     if not any(map(is_slow, postorder(sources))):
         return None
     facts = _facts(sources, op.axis)
-    wide = {number for number, axis in enumerate(op.axis) if axis_range(axis)[1] not in (0, 1)}
+    wide = {n for n, (_, extent) in enumerate(ranges) if isinstance(extent, int) and extent > 1}
+    # of an axis that is empty at a call, no part may be read: its elements need not be there
+    symbolic = {n for n, (_, extent) in enumerate(ranges) if not isinstance(extent, int)}
 
     def is_part(node: Expr) -> bool:
         part = facts[node_id(node)]
-        return part.slow and len(part.reads) > 1 and not wide <= part.axes
+        repeated = symbolic <= part.axes and not wide <= part.axes
+        return repeated and part.slow and len(part.reads) > 1
 
     outer = outermost(sources, is_part, _smooth)
     if not outer:
