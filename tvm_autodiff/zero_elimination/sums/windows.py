@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...errors import UnsolvableError
 from ...expr.build import add, compare, const, zero_like
-from ...expr.ceil_division import fold_ceil_divisions
+from ...expr.integers.ceil_division import fold_ceil_divisions
 from ...expr.nodes import Axis, Expr, Var, dtype_of
 from ...expr.rewrite import contains_load, depends_on
 from ...expr.simplify import constant_bounds

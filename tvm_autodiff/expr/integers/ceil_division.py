@@ -6,10 +6,10 @@ handle. Adaptive pooling computes the ends of its windows this way.
 
 from __future__ import annotations
 
-from . import build
-from .nodes import Expr, const_value, dtype_of, is_const, op_name, operands
-from .rewrite import rewrite
-from .structural import StructuralKeys
+from .. import build
+from ..nodes import Expr, const_value, dtype_of, is_const, op_name, operands
+from ..rewrite import rewrite
+from ..structural import StructuralKeys
 
 
 def fold_ceil_divisions(expr: Expr) -> Expr:

@@ -6,7 +6,7 @@ import pytest
 from tvm import te, tirx
 
 from tests.evaluate import evaluate
-from tvm_autodiff.expr.ceil_division import fold_ceil_divisions
+from tvm_autodiff.expr.integers.ceil_division import fold_ceil_divisions
 from tvm_autodiff.expr.printing.text import text
 
 i = te.var("i")
