@@ -64,6 +64,9 @@ address = Object.__hash__
 #: for arrays of nodes; `array[n]` and slices go through several Python calls
 _length = tvm_ffi.get_global_func("ffi.ArraySize")
 _element = tvm_ffi.get_global_func("ffi.ArrayGetItem")
+#: a call from its type, operator, operands, attributes, type arguments and place in a source; the
+#: constructor of the Python class takes five times as long
+_new_call = tvm_ffi.get_global_func("ir.Call")
 _NAME_OF_CLASS: dict[type, str] = {
     **{cls: name for name, cls in BINARY_CLASSES.items()},
     **{cls: name for name, cls in BITWISE_CLASSES.items()},
@@ -98,6 +101,8 @@ _MOST_OPERANDS = 1 << 14
 _CALL_NAMES = {_LOAD.name: "load", "tirx.pow": "power", "tirx.fabs": "abs"}
 _CALL_IDS = {"power": "tirx.pow", "abs": "tirx.fabs"}
 _PRIM_CALLS = ("if_then_else", "ceil", "log2", "likely", "clz")
+#: operators by their name in the vocabulary: TVM keeps them for the whole process
+_OPERATORS: dict[str, Any] = {}
 
 
 def op_name(expr: Expr) -> str:
@@ -185,8 +190,9 @@ def with_operands(expr: Expr, new: Sequence[Expr]) -> Expr:
     """The same node over other operands; nothing is folded."""
     cls = type(expr)
     if cls is ir.Call:
-        args = [expr.args[0], *new] if _is_load(expr) else list(new)
-        return ir.Call(expr.op, args, expr.attrs, list(expr.ty_args) or None, ret_ty=expr.ty)
+        op = expr.op
+        args = (load_tensor(expr), *new) if address(op) == _LOAD_ADDRESS else tuple(new)
+        return _new_call(expr.ty, op, args, expr.attrs, expr.ty_args, None)
     if cls is prim.Select:
         return prim.Select(*new)
     if cls is prim.Cast:
@@ -362,8 +368,11 @@ def binary(name: str, left: Expr, right: Expr) -> Expr:
 
 def call_node(name: str, args: Sequence[Expr], dtype: str) -> Expr:
     """A call of an intrinsic by its name in the vocabulary."""
-    full = _CALL_IDS.get(name) or ("prim." if name in _PRIM_CALLS else "tirx.") + name
-    return ir.Call(ir.Op.get(full), list(args), ret_ty=ir.PrimType(dtype))
+    op = _OPERATORS.get(name)
+    if op is None:
+        full = _CALL_IDS.get(name) or ("prim." if name in _PRIM_CALLS else "tirx.") + name
+        op = _OPERATORS[name] = ir.Op.get(full)
+    return _new_call(ir.PrimType(dtype), op, tuple(args), None, (), None)
 
 
 def tensor_key(tensor: Tensor) -> tuple[int, int]:
