@@ -8,7 +8,7 @@ their sharing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from .build import cast
 from .nodes import (
@@ -28,6 +28,8 @@ from .nodes import (
     with_operands,
 )
 from .remembered import remembered
+
+Answer = TypeVar("Answer")
 
 
 def postorder(roots: Expr | Iterable[Expr]) -> list[Expr]:
@@ -160,31 +162,77 @@ class BranchRewriter(Rewriter):
 
     def __call__(self, root: Expr) -> Expr:
         memo = self._memo
-        pending: list[tuple[Expr, bool]] = [(root, False)]
+        pending: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
         while pending:
-            node, waited = pending.pop()
-            if address(node) in memo:
+            node, parts = pending.pop()
+            key = address(node)
+            if key in memo:
+                continue
+            if parts is not None:
+                self._rewrite(node, parts)
                 continue
             parts = operands(node)
-            if op_name(node) in BRANCHES:
-                if address(parts[0]) not in memo:
-                    pending += [(node, False), (parts[0], False)]
-                    continue
-                known = const_value(memo[address(parts[0])])
-                if known is not None:
-                    chosen = parts[1 if known else 2]
-                    if address(chosen) not in memo:
-                        pending += [(node, False), (chosen, False)]
-                        continue
-                    memo[address(node)] = memo[address(chosen)]
-                    self._alive.append(node)
-                    continue
-            if parts and not waited:
-                pending.append((node, True))
-                pending += [(part, False) for part in parts[::-1]]
-            else:
+            if not parts:
                 self._rewrite(node, parts)
+                continue
+            if op_name(node) in BRANCHES:
+                condition = memo.get(address(parts[0]))
+                if condition is None:
+                    pending += [(node, None), (parts[0], None)]
+                    continue
+                known = const_value(condition)
+                if known is not None:
+                    taken = parts[1 if known else 2]
+                    if address(taken) in memo:
+                        memo[key] = memo[address(taken)]
+                        self._alive.append(node)
+                    else:
+                        pending += [(node, None), (taken, None)]
+                    continue
+            pending.append((node, parts))
+            pending += [(part, None) for part in parts[::-1]]
         return memo[address(root)]
+
+
+class Fold(Generic[Answer]):
+    """An answer for each node, from those of its operands, found once while the object lives.
+
+    Parameters
+    ----------
+    of_node : callable
+        Called as ``of_node(node, answers)`` with a node and the answers of its operands.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> depth = Fold(lambda node, depths: 1 + max(depths, default=0))
+    >>> depth(i * 2 + 1), depth(i)
+    (3, 1)
+    """
+
+    def __init__(self, of_node: Callable[[Expr, Sequence[Answer]], Answer]) -> None:
+        self._of_node = of_node
+        self._known: dict[int, Answer] = {}
+        self._alive: list[Expr] = []  # ids are addresses: keep what was keyed
+
+    def __call__(self, root: Expr) -> Answer:
+        known = self._known
+        pending: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
+        while pending:
+            node, parts = pending.pop()
+            key = address(node)
+            if key in known:
+                continue
+            if parts is None:
+                parts = operands(node)
+                if parts:
+                    pending.append((node, parts))
+                    pending += [(part, None) for part in parts[::-1]]
+                    continue
+            known[key] = self._of_node(node, [known[part] for part in map(address, parts)])
+            self._alive.append(node)
+        return known[address(root)]
 
 
 def rewrite(root: Expr, visit: Callable[[Expr], Expr | None]) -> Expr:
@@ -206,10 +254,19 @@ def substituter(mapping: Mapping[Var, Expr]) -> Callable[[Expr], Expr]:
 
     Values are converted to the dtype of the variable: an int64 axis may be read at an int32 index.
     """
-    if not mapping:
-        return lambda expr: expr
-    table = {node_id(var): cast(dtype_of(var), value) for var, value in mapping.items()}
-    return Rewriter(lambda node: table.get(node_id(node)) if op_name(node) == "var" else None)
+    return Rewriter(replacement(mapping)) if mapping else lambda expr: expr
+
+
+def replacement(mapping: Mapping[Var, Expr]) -> Callable[[Expr], Expr | None]:
+    """What stands for a variable, in its dtype; None for other nodes."""
+    # with the variables, so that nothing else gets their addresses
+    table = {address(var): (cast(dtype_of(var), value), var) for var, value in mapping.items()}
+
+    def replaced(node: Expr) -> Expr | None:
+        found = table.get(address(node))
+        return None if found is None else found[0]
+
+    return replaced
 
 
 def variables_of(roots: Expr | Iterable[Expr]) -> list[Var]:

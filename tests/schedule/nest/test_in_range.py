@@ -16,6 +16,7 @@ from tvm import te, tirx
 from tests.evaluate import evaluate
 from tests.walks import in_order, name_of, parts_of, read_of
 from tvm_autodiff.expr.printing.text import text
+from tvm_autodiff.schedule.nest.access import AffineForms
 from tvm_autodiff.schedule.nest.in_range import (
     is_safe,
     loops_of,
@@ -262,9 +263,10 @@ def test_all_small_sizes_say_the_same(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_reads_are_inside_where_their_conditions_hold(name: str) -> None:
     axes, expr, _ = parts(CASES[name])
-    conditions = range_conditions([expr], loops_of(axes))
+    loops = loops_of(axes)
+    conditions, forms = range_conditions([expr], loops), AffineForms(loops.variables)
     reads = [node for node in in_order(expr) if name_of(node) == "load"]
-    single = [c for read in reads for c in read_conditions(read, loops_of(axes))]
+    single = [c for read in reads for c in read_conditions(read, loops, forms)]
     assert list(map(text, conditions)) == list(map(text, single))
     for one in points(axes, [expr, *conditions]):
         for read in reads:

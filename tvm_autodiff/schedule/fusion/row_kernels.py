@@ -41,7 +41,7 @@ from ..kernel import Kernel, iterations, size_of
 from ..nest.access import depends_on_any, stride_of
 from ..nest.commuting import commutes
 from ..nest.elementwise_body import reduced_body
-from ..nest.inside import inside_stage, unit_strides_inside
+from ..nest.inside import stage_reads_within, unit_strides_inside
 from ..nest.masked_reductions import masked_reduction_of
 from ..nest.prefix_reductions import prefix_reduction_of
 
@@ -342,8 +342,7 @@ def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:
     """The number of elements of trailing axes along which reads are contiguous inside borders."""
     if not len(axes) or not unit_strides_inside(op, axes[-1].var):
         return 0
-    roots, variables = inside_stage(op, axes[-1].var)
-    loads = [node for node in postorder(roots) if is_load(node)]
+    loads, variables = stage_reads_within(op, axes[-1].var)
     if not any(depends_on_any(node, axes[-1].var) for node in loads):
         return 0
     run = 1

@@ -6,7 +6,7 @@ Only affine forms are analysed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import gcd
 
 from ...expr.build import (
@@ -24,9 +24,11 @@ from ...expr.build import (
 )
 from ...expr.dtypes import integer_range
 from ...expr.nodes import (
+    BRANCHES,
     COMPARISONS,
     Expr,
     Var,
+    address,
     binary,
     const_value,
     dtype_of,
@@ -35,7 +37,7 @@ from ...expr.nodes import (
     op_name,
     operands as operands_of,
 )
-from ...expr.rewrite import BranchRewriter
+from ...expr.rewrite import BranchRewriter, outermost, replacement
 from .access import Affine, AffineForms, Interval, combine, interval
 
 #: comparison → whether it holds for a difference of its sides
@@ -50,10 +52,13 @@ HOLDS: dict[str, Callable[[int], bool]] = {
 
 
 def decided(
-    exprs: Sequence[Expr], variables: Sequence[Var], ranges: Mapping[int, Interval]
+    exprs: Sequence[Expr],
+    variables: Sequence[Var],
+    ranges: Mapping[int, Interval],
+    renamed: Mapping[Var, Expr] | None = None,
 ) -> list[Expr]:
-    """Expressions for variables in `ranges`, by id; others may have any value. What they share is
-    visited once.
+    """Expressions for variables in `ranges`, by id, which others may have been `renamed` to; all
+    others may have any value. What they share is visited once.
 
     What ranges do not decide has fewer variables and smaller coefficients, where it can.
 
@@ -68,7 +73,7 @@ def decided(
     >>> decided([(a * 16 + b + 8) // 16, (a * 16 + b + 16) % 64, a * 16 + b < 32], [a, b], ranges)
     [a + (b + 8) // 16, (a + 1) % 4 * 16 + b, a < 2]
     """
-    return decided_by(exprs, DecidedForms(variables), ranges)
+    return list(map(_decider(DecidedForms(variables), ranges, renamed), exprs))
 
 
 class DecidedForms(AffineForms):
@@ -90,17 +95,53 @@ class DecidedForms(AffineForms):
         return found
 
 
-def decided_by(
-    exprs: Sequence[Expr], forms: DecidedForms, ranges: Mapping[int, Interval]
+def parts_decided(
+    exprs: Sequence[Expr],
+    wanted: Callable[[Expr], bool],
+    forms: DecidedForms,
+    ranges: Mapping[int, Interval],
+    among: Collection[int] | None = None,
 ) -> list[Expr]:
-    """`decided`, by forms that are found once for several ranges."""
+    """The outermost parts of a kind that are evaluated on some ranges, `decided` there, if they are
+    `among` some nodes, by id, to which all that use one of them belong.
+
+    What is around them is only walked, not built anew.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> from tvm_autodiff.expr.nodes import is_load
+    >>> i, x = te.var("i"), te.placeholder((9,), name="x")
+    >>> body = te.if_then_else(i < 4, x[te.min(i, 5)] * 2.0, x[i])
+    >>> parts_decided([body], is_load, DecidedForms([i]), {node_id(i): (0, 3)})
+    [x[i]]
+    """
+    simplified = _decider(forms, ranges)
+
+    def below(node: Expr) -> Sequence[Expr]:
+        parts = operands_of(node)
+        if op_name(node) in BRANCHES:
+            known = const_value(simplified(parts[0]))
+            if known is not None:
+                parts = (parts[1 if known else 2],)
+        return parts if among is None else [part for part in parts if address(part) in among]
+
+    return list(map(simplified, outermost(exprs, wanted, below)))
+
+
+def _decider(
+    forms: DecidedForms,
+    ranges: Mapping[int, Interval],
+    renamed: Mapping[Var, Expr] | None = None,
+) -> BranchRewriter:
+    named = replacement(renamed or {})
 
     def visit(node: Expr) -> Expr | None:
         parts = operands_of(node)
         if not parts:
-            return None
+            return named(node)
         name = op_name(node)
-        if name in ("if_then_else", "select"):
+        if name in BRANCHES:
             return (if_then_else if name == "if_then_else" else select)(*parts)
         if name == "and":
             return all_of(parts)
@@ -123,7 +164,7 @@ def decided_by(
             return None if form is None else forms.written(form, dtype_of(node))
         return None
 
-    return list(map(BranchRewriter(visit), exprs))
+    return BranchRewriter(visit)
 
 
 def difference_of(node: Expr, forms: AffineForms) -> Affine | None:

@@ -26,11 +26,11 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import postorder
+from ...expr.rewrite import Fold, postorder
 from ...expr.simplify import linear_terms, prove
 from ...graph.sizes.widened import Widened
 from ...graph.stage import Extent, axis_range, shape_of
-from .access import Affine, Interval, affine_forms, interval
+from .access import Affine, AffineForms, Interval, interval
 
 
 @dataclass(frozen=True)
@@ -80,24 +80,43 @@ def is_safe(
     ) and all(_divides_safely(node, loops, given) for node in postorder(list(roots)))
 
 
+class Safety:
+    """What `is_safe` tells of expressions with common parts, each of which is judged once."""
+
+    def __init__(self, loops: Loops) -> None:
+        self._loops, self._forms = loops, AffineForms(loops.variables)
+        self._judged = Fold(self._is_safe)
+
+    def __call__(self, roots: Sequence[Expr]) -> bool:
+        """Whether expressions may be evaluated for all loop values, whatever conditions hold."""
+        return all(map(self._judged, roots))
+
+    def _is_safe(self, node: Expr, parts: Sequence[bool]) -> bool:
+        if not all(parts):
+            return False
+        if is_load(node):
+            return not read_conditions(node, self._loops, self._forms)
+        return _divides_safely(node, self._loops, ())
+
+
 def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
     """The unproved conditions that keep all reads of expressions in bounds.
 
     Conditions for a read in an index precede those for the read at that index.
     """
+    forms = AffineForms(loops.variables)
     found: list[Expr] = []
     for node in postorder(list(roots)):
         if is_load(node):
-            found += read_conditions(node, loops)
+            found += read_conditions(node, loops, forms)
     return found
 
 
-def read_conditions(read: Expr, loops: Loops) -> list[Expr]:
-    """The unproved conditions that keep one read in bounds."""
+def read_conditions(read: Expr, loops: Loops, forms: AffineForms) -> list[Expr]:
+    """The unproved conditions that keep one read in bounds, by the forms over the loops."""
     found: list[Expr] = []
-    forms = affine_forms(list(operands(read)), loops.variables)
     for index, dim in zip(operands(read), shape_of(load_tensor(read)), strict=True):
-        found += _conditions(index, forms.get(node_id(index)), dim, loops)
+        found += _conditions(index, forms.of(index), dim, loops)
     return found
 
 

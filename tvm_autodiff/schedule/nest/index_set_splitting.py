@@ -13,7 +13,10 @@ from ...expr.nodes import (
     COMPARISONS,
     Expr,
     Var,
+    address,
     const_value,
+    dtype_of,
+    is_float,
     is_integer,
     node_id,
     op_name,
@@ -22,7 +25,7 @@ from ...expr.nodes import (
 from ...expr.rewrite import postorder
 from ..cost import MAX_COPIES, MAX_PIECES
 from .access import Affine, AffineForms, Interval
-from .decided import HOLDS, DecidedForms, decided, decided_by, difference_of
+from .decided import HOLDS, DecidedForms, decided, difference_of, parts_decided
 
 _BORDERS = frozenset((*COMPARISONS, "min", "max", "floordiv", "floormod"))
 Piece = tuple[int, int, list[Expr]]  #: first, last, the expressions in between
@@ -55,53 +58,60 @@ def pieces(
 
     forms = DecidedForms(variables)
 
-    def place(exprs: list[Expr], low: int, high: int) -> tuple[int | None, list[Expr]]:
-        """A cut between two indices, and what is left of the expressions there."""
-        here = decided_by(exprs, forms, {**ranges, node_id(var): (low, high)})
-        return _cut(here, var, forms, low, high, quotients), here
+    bordered = _with_borders(exprs, var)
+    whole = [expr for expr in exprs if address(expr) in bordered]
 
-    exprs = _with_borders(exprs, var)
-    pending, done = [(0, extent - 1, exprs)] if exprs else [], []
+    def place(low: int, high: int) -> int | None:
+        """A cut between two indices."""
+        here = {**ranges, node_id(var): (low, high)}
+        left = parts_decided(whole, _is_discrete, forms, here, bordered)
+        return _cut(left, var, forms, low, high, quotients)
+
+    pending, done = [(0, extent - 1)] if whole else [], []
     while pending:
-        low, high, before = pending.pop()
-        cut, here = place(before, low, high)
+        low, high = pending.pop()
+        cut = place(low, high)
         if cut is None:
             done.append((low, high))
         else:
-            pending += [(cut, high, here), (low, cut - 1, here)]
+            pending += [(cut, high), (low, cut - 1)]
         if len(done) + len(pending) > most:
-            low, high = _inner(place, exprs, extent)
+            low, high = _inner(place, extent)
             parts = (0, low - 1), (low, high), (high + 1, extent - 1)
             return [(first, last) for first, last in parts if first <= last]
     return done or [(0, extent - 1)]
 
 
-def _with_borders(exprs: Sequence[Expr], var: Var) -> list[Expr]:
-    """The expressions in which a condition, a clamp or a quotient depends on a variable."""
-    dependent: set[int] = {node_id(var)}
+def _is_discrete(node: Expr) -> bool:
+    """Whether a node is an integer or a condition, other than a comparison of floats."""
+    dtype = dtype_of(node)
+    if dtype == "bool" and op_name(node) in COMPARISONS:
+        return not is_float(operands_of(node)[0])
+    return dtype == "bool" or is_integer(node)
+
+
+def _with_borders(exprs: Sequence[Expr], var: Var) -> set[int]:
+    """The nodes in which a condition, a clamp or a quotient depends on a variable, by id."""
+    dependent: set[int] = {address(var)}
     bordered: set[int] = set()
     for node in postorder(list(exprs)):
-        key, parts = node_id(node), list(map(node_id, operands_of(node)))
+        key, parts = address(node), list(map(address, operands_of(node)))
         if not dependent.isdisjoint(parts):
             dependent.add(key)
             if op_name(node) in _BORDERS:
                 bordered.add(key)
         if not bordered.isdisjoint(parts):
             bordered.add(key)
-    return [expr for expr in exprs if node_id(expr) in bordered]
+    return bordered
 
 
-def _inner(
-    place: Callable[[list[Expr], int, int], tuple[int | None, list[Expr]]],
-    exprs: list[Expr],
-    extent: int,
-) -> Interval:
+def _inner(place: Callable[[int, int], int | None], extent: int) -> Interval:
     """The longer side of each cut in turn, down to where nothing changes; the whole loop if that is
     less than half of it, or many cuts away.
     """
     low, high = 0, extent - 1
     for _ in range(MAX_COPIES):
-        cut, exprs = place(exprs, low, high)
+        cut = place(low, high)
         if cut is None:
             return low, high
         low, high = (low, cut - 1) if cut - low > high + 1 - cut else (cut, high)

@@ -26,7 +26,7 @@ from ...expr.rewrite import depends_on, postorder, substituter, variables_of
 from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from ..cost import MAX_PIECES
 from .access import AffineForms, Interval, depends_on_any, stride_of
-from .decided import decided
+from .decided import DecidedForms, decided, parts_decided
 from .index_set_splitting import pieces, turning_points
 
 _UNBOUNDED = integer_range("int64")[1]  #: no size is larger
@@ -111,13 +111,14 @@ def has_borders(roots: Sequence[Expr], var: Var) -> bool:
     )
 
 
-def inside(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[Expr]:
-    """Expressions on the longest piece of an axis.
+def reads_within(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[Expr]:
+    """The reads of expressions on the longest piece of an axis, and what is read in their indices.
 
     ``x[min(max(i - 1, 0), 9)] → x[i - 1]``, ``x[(i + 1)%10] → x[i + 1]``
     """
+    reads = [node for node in postorder(list(roots)) if is_load(node)]
     if not has_borders(roots, var):
-        return list(roots)
+        return reads
     variables = [axis.var for axis in axes]
     ranges: dict[int, Interval] = {}
     for axis in axes:
@@ -126,16 +127,18 @@ def inside(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[Expr]:
             ranges[node_id(axis.var)] = (low, low + extent - 1)
     own = ranges.get(node_id(var))
     if own is None:
-        return _inside_symbolic(roots, axes, var, ranges)
-    if own[0] != 0:
-        return list(roots)
-    cut = pieces(roots, var, own[1] + 1, variables, ranges)
-    longest = max(cut, key=lambda piece: piece[1] - piece[0])
-    known = {**ranges, node_id(var): longest}
-    return decided(roots, variables, known)
+        found = _within_symbolic(roots, axes, var, ranges)
+    elif own[0] != 0:
+        return reads
+    else:
+        cut = pieces(roots, var, own[1] + 1, variables, ranges)
+        longest = max(cut, key=lambda piece: piece[1] - piece[0])
+        known = {**ranges, node_id(var): longest}
+        found = parts_decided(roots, is_load, DecidedForms(variables), known)
+    return [node for node in postorder(found) if is_load(node)]
 
 
-def _inside_symbolic(
+def _within_symbolic(
     roots: Sequence[Expr], axes: Sequence[Axis], var: Var, ranges: dict[int, Interval]
 ) -> list[Expr]:
     low, extent = next(axis_range(axis) for axis in axes if node_id(axis.var) == node_id(var))
@@ -149,17 +152,17 @@ def _inside_symbolic(
 
 
 @remembered(1 << 8)
-def inside_stage(op: Operation, var: Var) -> tuple[list[Expr], list[Var]]:
-    """What a stage computes or reduces, on the longest piece of an axis, and its variables."""
+def stage_reads_within(op: Operation, var: Var) -> tuple[list[Expr], list[Var]]:
+    """What a stage reads on the longest piece of an axis, and its variables."""
     axes = loop_axes(op)
-    return inside(sources_of(op), axes, var), [axis.var for axis in axes]
+    return reads_within(sources_of(op), axes, var), [axis.var for axis in axes]
 
 
 def unit_strides_inside(op: Operation, var: Var) -> bool:
     """Whether every read away from the borders is contiguous along a variable, or constant."""
-    roots, variables = inside_stage(op, var)
+    reads, variables = stage_reads_within(op, var)
     return all(
         stride_of(node, node_id(var), variables) in (0, 1)
-        for node in postorder(roots)
-        if is_load(node) and depends_on_any(node, var)
+        for node in reads
+        if depends_on_any(node, var)
     )

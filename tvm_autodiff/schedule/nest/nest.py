@@ -323,13 +323,13 @@ def narrowed(nest: Nest, loops: Sequence[Loop], every: bool = False) -> Nest:
     table = {
         old.var: one.var if one.base is None else add(one.base, one.var) for old, one in pairs
     }
-    moved = nest.with_values(_known_between(nest, loops)).at(table)
+    moved = substituter(table)
     chosen = [
-        store
-        for store in moved
+        replace(store, indices=tuple(map(moved, store.indices)))
+        for store in nest.with_values(_known_between(nest, loops)).stores
         if every
         or all(number in one.copies for number, one in zip(store.copy, loops, strict=True))
     ]
     found = Nest(tuple(loops), tuple(chosen))
     ranges, variables = found.ranges, [*found.variables, *found.sizes]
-    return found.with_values(decided(found.values, variables, ranges))
+    return found.with_values(decided(found.values, variables, ranges, table))

@@ -25,11 +25,10 @@ from ...expr.nodes import (
     node_id,
     op_name,
     operands,
-    with_operands,
 )
-from ...expr.rewrite import postorder, replace_outermost
+from ...expr.rewrite import postorder, replace_outermost, rewrite
 from ...graph.stage import Operation, Reduction, reduction_of
-from .access import Affine, affine_forms, combine, stride_of
+from .access import Affine, AffineForms, affine_forms, combine, stride_of
 from .in_range import Loops, range_conditions, read_conditions
 
 #: comparison → (sign, slack) with ``sign * (left - right) - slack >= 0``
@@ -310,13 +309,11 @@ def _branches(node: Expr) -> bool:
 
 def read_inside(expr: Expr, loops: Loops) -> Expr:
     """``if c then x[i] else 1 → if c then (if 0 <= i < n then x[i] else 0) else 1``."""
-    memo: dict[int, Expr] = {}
-    for node in postorder(expr):
-        parts = [memo[node_id(part)] for part in operands(node)]
-        same = all(node_id(a) == node_id(b) for a, b in zip(operands(node), parts, strict=True))
-        new = node if same else with_operands(node, parts)
-        memo[node_id(node)] = guarded(read_conditions(new, loops), new) if is_load(new) else new
-    return memo[node_id(expr)]
+    forms = AffineForms(loops.variables)
+    return rewrite(
+        expr,
+        lambda node: guarded(read_conditions(node, loops, forms), node) if is_load(node) else None,
+    )
 
 
 def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]:

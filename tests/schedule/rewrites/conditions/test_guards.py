@@ -9,7 +9,7 @@ from tvm import te, tirx
 
 from tvm_autodiff.codegen.passes.short_circuit import holds_mark
 from tvm_autodiff.expr.nodes import const_value, op_name, operands
-from tvm_autodiff.schedule.nest.in_range import is_safe, loops_of
+from tvm_autodiff.schedule.nest.in_range import Safety, is_safe, loops_of
 from tvm_autodiff.schedule.rewrites.conditions.guards import safe_branches, selected, with_guards
 
 n = te.var("n")
@@ -78,7 +78,7 @@ def test_data_may_lie_outside_of_a_symbolic_extent() -> None:
     stage = chosen(SYMBOLIC, "int32")
     [value] = selected(stage.body, stage.axis)
     assert op_name(value) == "if_then_else"
-    assert safe_branches(operands(value)[1:], loops_of(stage.axis)) is None
+    assert safe_branches(operands(value)[1:], Safety(loops_of(stage.axis))) is None
 
 
 def test_a_read_of_nothing_stays_behind_its_guard() -> None:

@@ -5,6 +5,7 @@ and the same values without branches where reads are safe.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from ....codegen.passes.short_circuit import holds_mark, surely_evaluated
 from ....codegen.statements import STORED
@@ -20,13 +21,13 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import Rewriter, depends_on, postorder, variables_of
+from ....expr.rewrite import Fold, Rewriter, depends_on, postorder, variables_of
 from ....expr.sharing.weights import MAX_WEIGHT, weighed, weight
 from ....graph.stage import axis_range
 from ...cost import STORE
-from ...nest.access import Affine, affine_forms, strides_along
-from ...nest.in_range import Loops
-from ...nest.inside import borders, has_borders, inside
+from ...nest.access import Affine, AffineForms, affine_forms, strides_along
+from ...nest.in_range import Loops, Safety
+from ...nest.inside import borders, has_borders, reads_within
 from ...rewrites.conditions.guards import safe_branches, unmarked
 
 
@@ -35,8 +36,7 @@ def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
     variables, axis = [axis.var for axis in axes], axes[-1]
     nodes = postorder(list(exprs))
     extent = axis_range(axis)[1]
-    values = inside(exprs, axes, axis.var)
-    strides = strides_along(values, axis.var, variables)
+    strides = strides_along(reads_within(exprs, axes, axis.var), axis.var, variables)
     if strides is None or not strides or max(strides) != 1:
         return False
     if not isinstance(extent, int):
@@ -104,27 +104,29 @@ def _cut_small(order: Sequence[Expr], bound: set[int], allowed: set[int]) -> lis
 def without_branches(exprs: Sequence[Expr], loops: Loops) -> list[Expr]:
     """``if c then x[i] else 0 → select(c, x[i], 0)`` if i lies inside x in either case."""
 
+    if not any(op_name(node) == "if_then_else" for node in postorder(list(exprs))):
+        return unmarked(exprs, loops)
+    forms, last = AffineForms(loops.variables), list(loops.variables[-1:])
+    safety, is_plain = Safety(loops), Fold(partial(_is_plain, forms, last))
+
     def visit(node: Expr) -> Expr | None:
         if op_name(node) != "if_then_else":
             return None
         condition, *branches = operands(node)
-        keeps = holds_mark(condition) or not _is_plain(branches, loops)
-        safe = None if keeps else safe_branches(branches, loops)
+        keeps = holds_mark(condition) or not all(map(is_plain, branches))
+        safe = None if keeps else safe_branches(branches, safety)
         return None if safe is None else select(condition, *safe)
 
     return list(map(Rewriter(visit), unmarked(exprs, loops)))
 
 
-def _is_plain(branches: Sequence[Expr], loops: Loops) -> bool:
-    """Whether branches take little time: all reads are along lines of memory, or the same for the
+def _is_plain(forms: AffineForms, last: list[Var], node: Expr, parts: Sequence[bool]) -> bool:
+    """Whether a branch takes little time: all reads are along lines of memory, or the same for the
     whole last loop.
     """
-    for node in postorder(list(branches)):
-        if op_name(node) in ("if_then_else", "floordiv", "floormod"):
-            return False
-        if is_load(node):
-            forms = affine_forms(list(operands(node)), loops.variables)
-            places = [index for index in operands(node) if node_id(index) not in forms]
-            if any(depends_on(place, loops.variables[-1:]) for place in places):
-                return False
-    return True
+    if not all(parts) or op_name(node) in ("if_then_else", "floordiv", "floormod"):
+        return False
+    if not is_load(node):
+        return True
+    places = [index for index in operands(node) if forms.of(index) is None]
+    return not any(depends_on(place, last) for place in places)

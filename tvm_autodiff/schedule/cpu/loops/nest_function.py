@@ -282,24 +282,25 @@ class _Writer:
         if self.nodes + size > self._most:
             self.declined, self._full = _TOO_MANY, True
             return None
-        large = weight(values, worth_binding(values)) > MAX_WEIGHT
+        bound = worth_binding(values)
+        large = weight(values, bound) > MAX_WEIGHT
         lanes = [one for one in loops if one.lanes > 1]
         if lanes:
             made = _TOO_LARGE
             if not large:
-                made = vector_body(nest, lanes[0], self._places, self._gathers)
+                made = vector_body(nest, lanes[0], self._places, bound, self._gathers)
             if isinstance(made, Declined):
                 self.declined = made
                 return None
             self.has_vectors = True
         else:
-            made = self._in_statements(nest) if large else self._elements(nest)
+            made = self._in_statements(nest) if large else self._elements(nest, bound)
         self.nodes += size
         return made
 
-    def _elements(self, nest: Nest) -> Statement:
-        """The stores one by one, after what they read."""
-        statements, values, buffers = self._bound(nest.values)
+    def _elements(self, nest: Nest, bound: Sequence[Expr]) -> Statement:
+        """The stores one by one, after what is bound."""
+        statements, values, buffers = self._bound(nest.values, bound)
         stores = [
             self._places.write(one.tensor, self._places.read(value), one.indices)
             for one, value in zip(nest.stores, values, strict=True)
@@ -315,7 +316,9 @@ class _Writer:
         ]
         return allocated(buffers, sequence([*statements, *stores]))
 
-    def _bound(self, values: Sequence[Expr]) -> tuple[list[Statement], list[Expr], list[Buffer]]:
+    def _bound(
+        self, values: Sequence[Expr], bound: Sequence[Expr]
+    ) -> tuple[list[Statement], list[Expr], list[Buffer]]:
         """``f(x[i]) → v = x[i]; f(v)`` for reads that no branch guards, and for shared parts.
 
         TVM inlines the value of a variable into its uses unless it is a read. Other shared values
@@ -324,7 +327,7 @@ class _Writer:
         statements: list[Statement] = []
         buffers: list[Buffer] = []
         names: dict[int, Expr] = {}
-        for node in worth_binding(values):
+        for node in bound:
             value = self._places.read(replace_outermost(node, names))
             if not is_load(node):
                 buffers.append(local(f"t{len(names)}", [], dtype_of(node)))

@@ -46,7 +46,6 @@ from ...cost import MAX_STRIDE
 from ...declined import Declined
 from ...nest.access import Affine, AffineForms, combine, interval, scaled
 from ...nest.nest import Loop, Nest, Store
-from .elements import worth_binding
 from .squares import turned
 
 #: operators that there are for vectors
@@ -81,24 +80,28 @@ class _Run:
 
 
 def vector_body(
-    nest: Nest, lanes: Loop, places: Places, gathers: bool = False
+    nest: Nest, lanes: Loop, places: Places, bound: Sequence[Expr], gathers: bool = False
 ) -> Statement | Declined:
     """One turn of a loop with lanes, from its variable on.
 
     Parameters
     ----------
+    bound : sequence of Expr
+        The reads and parts of the values that get a name.
     gathers : bool
         Whether elements that lie apart are read one by one: the rest of the body takes longer.
     """
-    return _Body(nest, lanes, places, gathers).statement()
+    return _Body(nest, lanes, places, bound, gathers).statement()
 
 
 class _Body:
     """The statements of one turn: `before`, `inside` and `after` the loop over lanes."""
 
-    def __init__(self, nest: Nest, lanes: Loop, places: Places, gathers: bool) -> None:
+    def __init__(
+        self, nest: Nest, lanes: Loop, places: Places, bound: Sequence[Expr], gathers: bool
+    ) -> None:
         self._nest, self._var, self._lanes, self._places = nest, lanes.var, lanes.lanes, places
-        self._gathers = gathers
+        self._bound, self._gathers = bound, gathers
         self._lane = variable("lane", dtype_of(lanes.var))
         self._here = {lanes.var: add(lanes.var, self._lane)}
         self._ranges = {**nest.ranges}
@@ -152,8 +155,7 @@ class _Body:
 
     def _named(self, values: Sequence[Expr]) -> Declined | None:
         """Give reads and shared parts a name in the turn."""
-        bound = worth_binding(values)
-        certain = {node_id(node) for node in bound}
+        certain = {node_id(node) for node in self._bound}
         for node in postorder(list(values)):
             if not self._varies(node):
                 continue
@@ -166,8 +168,8 @@ class _Body:
                 run = self._run(load_tensor(node), operands(node))
                 if run is None or run.stride > 1:
                     return Declined("a branch reads neighbours at places that lie apart")
-        self._turn([node for node in bound if is_load(node)])
-        for node in bound:
+        self._turn([node for node in self._bound if is_load(node)])
+        for node in self._bound:
             if is_load(node):
                 known = node_id(node) in self._names or self._read(node)
                 if not known and not self._gathers:

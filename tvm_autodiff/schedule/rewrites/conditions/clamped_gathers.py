@@ -17,7 +17,7 @@ from ....expr.nodes import Axis, Expr, Tensor, is_load, op_name, operands, same_
 from ....expr.rewrite import contains, contains_load, depends_on, expand_lets, rewrite
 from ....graph.graph import each_stage
 from ....graph.stage import Operation, bodies, is_compute, reduction_of, with_bodies
-from ...nest.in_range import Loops, loops_of
+from ...nest.in_range import Loops, Safety, loops_of
 from .guards import safe_branches
 
 
@@ -56,6 +56,6 @@ def _selected(node: Expr, along: Axis, loops: Loops) -> Expr | None:
         return None
     if contains(sides, is_expensive):
         return None
-    safe = None if holds_mark(condition) else safe_branches(sides, loops)
+    safe = None if holds_mark(condition) else safe_branches(sides, Safety(loops))
     # TVM would simplify each side as if the condition decided it, and take the clamps away
     return None if safe is None else select(itself(condition), *safe)

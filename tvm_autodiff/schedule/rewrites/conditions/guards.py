@@ -27,7 +27,7 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import Rewriter, contains_load, postorder
 from ....graph.stage import shape_of
-from ...nest.in_range import Loops, is_safe, loops_of
+from ...nest.in_range import Loops, Safety, is_safe, loops_of
 
 _CAN_FAIL = frozenset(("load", "floordiv", "floormod", "truncdiv", "truncmod"))
 
@@ -82,6 +82,8 @@ def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
 
 def unmarked(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
     """``marked(c) → c`` if c is safe to evaluate for all loop values."""
+    if not holds_mark(list(roots)):
+        return list(roots)
 
     def visit(node: Expr) -> Expr | None:
         condition = condition_of(node)
@@ -97,24 +99,25 @@ def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
     if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
         return tuple(sources)
     loops = loops_of(axes)
+    safety = Safety(loops)
 
     def visit(node: Expr) -> Expr | None:
         if op_name(node) != "if_then_else":
             return None
         condition, *branches = operands(node)
-        safe = None if holds_mark(condition) else safe_branches(branches, loops)
+        safe = None if holds_mark(condition) else safe_branches(branches, safety)
         return None if safe is None else select(condition, *safe)
 
     return tuple(map(Rewriter(visit), unmarked(sources, loops)))
 
 
-def safe_branches(branches: Sequence[Expr], loops: Loops) -> list[Expr] | None:
+def safe_branches(branches: Sequence[Expr], is_safe: Safety) -> list[Expr] | None:
     """The branches of a choice in a form that may be evaluated for all loop values, or None.
 
     ``x[i, I[i]] → x[i, clamp(I[i], 0, n - 1)]``: where the condition holds, the read is in bounds,
     and where it does not, nothing uses what is read.
     """
-    if is_safe(branches, loops):
+    if is_safe(branches):
         return list(branches)
 
     def clamped(node: Expr) -> Expr | None:
@@ -129,7 +132,7 @@ def safe_branches(branches: Sequence[Expr], loops: Loops) -> list[Expr] | None:
 
     rewriter = Rewriter(clamped)
     found = [rewriter(branch) for branch in branches]
-    return found if is_safe(found, loops) else None
+    return found if is_safe(found) else None
 
 
 def _clamped(index: Expr, extent: int) -> Expr:
