@@ -117,7 +117,7 @@ def _by_rule(
     assert stage.rule.batch is not None
     who = f"the batch of the rule of {stage.name}"
     found = stage.rule.batch(inputs, flags, size)
-    if not isinstance(found, (list, tuple)) or len(found) != len(stage.outputs):
+    if not isinstance(found, Sequence) or len(found) != len(stage.outputs):
         raise InvalidArgumentError(
             f"{who} must return a list of {len(stage.outputs)} tensors, one for each output"
         )
@@ -173,12 +173,12 @@ class _Members:
         assert self._stage.rule.form is not None
         ones = self._member(inputs, self._flags)
         found = self._stage.rule.form(ones)
-        if not isinstance(found, (list, tuple)) or not all(map(is_tensor, found)):
+        if not isinstance(found, Sequence) or not all(map(is_tensor, found)):
             return found
         return self._batched(list(found), list(zip(ones, inputs, strict=True)))
 
     def _cotangents(self, found: Any, pairs: list[tuple[Entry, Entry]]) -> Any:
-        if not isinstance(found, (list, tuple)) or len(found) != len(self._flags):
+        if not isinstance(found, Sequence) or len(found) != len(self._flags):
             return found  # errors are reported where results are checked
         return [
             self._later(value, flag, pairs) for value, flag in zip(found, self._flags, strict=True)
@@ -204,7 +204,7 @@ class _Members:
         ones = self._member(given, flags)
         count, end = len(outputs), len(outputs) + len(inputs)
         found = self._stage.rule.jvp(ones[:count], ones[count:end], ones[end:])
-        if not isinstance(found, (list, tuple)):
+        if not isinstance(found, Sequence):
             return found
         pairs = list(zip(ones, given, strict=True))
         return [self._batched([x], pairs)[0] if is_tensor(x) else x for x in found]

@@ -134,7 +134,61 @@ def cube_by_form():
     return ours, theirs
 
 
-RULES = (cube_by_vjp, cube_by_jvp, product_by_transpose, cube_by_form)
+def cube_by_inner_vjp():
+    """The cube of `cube_by_vjp`: the rule differentiates 5·y·log(x), in which y is constant."""
+
+    @ad.custom_vjp
+    def ours(x):
+        return each(x, lambda i: x[i] * x[i] * x[i])
+
+    @ours.defvjp
+    def rule(outputs, inputs, cotangents):
+        [y], [x], [g] = outputs, inputs, cotangents
+        equation = each(x, lambda i: const(5.0) * y[i] * te.log(x[i]), "equation")
+        return ad.vjp([equation], [x], [g])
+
+    return ours, cube_by_vjp()[1]
+
+
+def product_by_inner_vjp():
+    """x·(2·x), whose factors the rule differentiates apart: each is constant for the other."""
+
+    @ad.custom_vjp
+    def product(a, b):
+        return each(a, lambda i: a[i] * b[i])
+
+    @product.defvjp
+    def rule(outputs, inputs, cotangents):
+        [a, b], [g] = inputs, cotangents
+        return ad.vjp([each(a, lambda i: a[i] * b[i], "same")], [a, b], [g])
+
+    return lambda x: product(x, each(x, lambda i: x[i] * const(2.0), "twice")), lambda x: 2.0 * x**2
+
+
+def product_by_inner_jvp():
+    """The same, by forward mode."""
+
+    @ad.custom_jvp
+    def product(a, b):
+        return each(a, lambda i: a[i] * b[i])
+
+    @product.defjvp
+    def rule(outputs, inputs, tangents):
+        [a, b] = inputs
+        return ad.jvp([each(a, lambda i: a[i] * b[i], "same")], [a, b], tangents)
+
+    return lambda x: product(x, each(x, lambda i: x[i] * const(2.0), "twice")), lambda x: 2.0 * x**2
+
+
+RULES = (
+    cube_by_vjp,
+    cube_by_jvp,
+    product_by_transpose,
+    cube_by_form,
+    cube_by_inner_vjp,
+    product_by_inner_vjp,
+    product_by_inner_jvp,
+)
 CASES = {make.__name__: make for make in RULES}
 X, G, V, W = (array(5) for _ in range(4))
 

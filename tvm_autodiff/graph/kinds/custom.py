@@ -41,7 +41,8 @@ class Rule:
 
     All functions take and return te tensors. Missing ones are derived: `jvp` from `vjp` and `vjp`
     from `jvp` by transposition, both from `transpose` or `form`, and batches from what the
-    functions return.
+    functions return. `vjp` and `jvp` get placeholders for the outputs and inputs: when they
+    differentiate with respect to one of them, the others are constants.
 
     Attributes
     ----------

@@ -7,6 +7,7 @@ reverse holds as well. Cotangents with further leading axes are members of a bat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InvalidArgumentError, NotDifferentiableError
@@ -94,9 +95,7 @@ def push_through(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
     if rule.form is not None:
         return _pushed_forms(stage, tangents)
     if rule.jvp is not None:
-        who = f"the jvp of the rule of {stage.name}"
-        found = _listed(rule.jvp(list(stage.outputs), list(stage.inputs), moving), who)
-        return _checked(found, stage.outputs, (), who, "tangent", [True] * len(stage.outputs))
+        return _called_jvp(stage, moving)
     if rule.transpose is not None:
         return list(_applied(stage, moving))
     if rule.vjp is not None:
@@ -203,10 +202,48 @@ def _called_vjp(
     stage: Custom, cotangents: Sequence[Entry], prefix: Sequence[Extent], counts: Sequence[bool]
 ) -> list[Entry]:
     assert stage.rule.vjp is not None
-    who = f"the vjp of the rule of {stage.name}"
-    found = stage.rule.vjp(list(stage.outputs), list(stage.inputs), list(cotangents))
-    entries = _listed(found, who)
-    return _checked(entries, stage.inputs, prefix, who, "cotangent", counts)
+    who, members = f"the vjp of the rule of {stage.name}", _Members.of(stage)
+    found = _listed(stage.rule.vjp(*members.given, list(cotangents)), who)
+    return members.replaced(_checked(found, stage.inputs, prefix, who, "cotangent", counts))
+
+
+def _called_jvp(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
+    assert stage.rule.jvp is not None
+    who, members = f"the jvp of the rule of {stage.name}", _Members.of(stage)
+    found = _listed(stage.rule.jvp(*members.given, list(tangents)), who)
+    every = [True] * len(stage.outputs)
+    return members.replaced(_checked(found, stage.outputs, (), who, "tangent", every))
+
+
+@dataclass(frozen=True)
+class _Members:
+    """What the functions of a rule get: placeholders for the outputs and inputs of a stage, so that
+    they can differentiate with respect to each, and the others are constants.
+    """
+
+    stage: Custom
+    outputs: list[Tensor]
+    inputs: list[Tensor]
+
+    @classmethod
+    def of(cls, stage: Custom) -> _Members:
+        """The members of a stage."""
+        outputs, inputs = (
+            list(map(placeholder_like, part)) for part in (stage.outputs, stage.inputs)
+        )
+        return cls(stage, outputs, inputs)
+
+    @property
+    def given(self) -> tuple[list[Tensor], list[Tensor]]:
+        """The first arguments of a function."""
+        return list(self.outputs), list(self.inputs)
+
+    def replaced(self, found: Sequence[Entry]) -> list[Entry]:
+        """Results that read the outputs and inputs themselves."""
+        members = [*self.outputs, *self.inputs]
+        pairs = list(zip(members, [*self.stage.outputs, *self.stage.inputs], strict=True))
+        made = iter(replace_tensors([entry for entry in found if entry is not None], pairs))
+        return [None if entry is None else next(made) for entry in found]
 
 
 def _transposed(stage: Custom, cotangents: Sequence[Entry]) -> list[Entry]:
@@ -268,14 +305,10 @@ def _vjp_of_jvp(
     stage: Custom, cotangents: Sequence[Entry], counts: Sequence[bool]
 ) -> list[Entry]:
     """``ẋ ↦ ẏ = A ẋ``, transposed with respect to its tangents: ``x̄ = Aᵀȳ``."""
-    assert stage.rule.jvp is not None
-    who = f"the jvp of the rule of {stage.name}"
     members = [
         placeholder_like(x) if is_float(x) else None for x in stage.inputs
     ]
-    entries = _listed(stage.rule.jvp(list(stage.outputs), list(stage.inputs), members), who)
-    every = [is_float(y) for y in stage.outputs]
-    found = _checked(entries, stage.outputs, (), who, "tangent", every)
+    found = _called_jvp(stage, members)
     pairs = [
         (f, c) for f, c in zip(found, cotangents, strict=True) if f is not None and c is not None
     ]
@@ -315,7 +348,7 @@ def _no_rule(stage: Custom, lacking: str) -> NotDifferentiableError:
 
 
 def _listed(found: Any, who: str) -> list[Any]:
-    if not isinstance(found, (list, tuple)):
+    if not isinstance(found, Sequence):
         raise InvalidArgumentError(
             f"{who} must return a list of tensors, got {type(found).__name__}"
         )

@@ -164,7 +164,7 @@ class CustomFunction:
                     f"{type(value).__name__}; pass constants by keyword"
                 )
         found = self.function(*inputs, **constants)
-        several = isinstance(found, (list, tuple))
+        several = isinstance(found, Sequence)
         values = list(found) if several else [found]
         for number, value in enumerate(values):
             as_tensor(value, f"result {number} of {self._name}")
@@ -175,7 +175,9 @@ class CustomFunction:
             }
             rule = replace(rule, **bound)
         made = with_rule(values, list(inputs), rule)
-        return type(found)(made) if several else made[0]
+        if isinstance(found, tuple):
+            return tuple(made)
+        return made if several else made[0]
 
 
 @checked_keywords

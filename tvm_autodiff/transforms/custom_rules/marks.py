@@ -237,7 +237,7 @@ class _Marking:
         [head] = cotangents
         who = f"override[{old.op.name}]"
         found = _called(function, old, list(deps), head, who)
-        if not isinstance(found, (list, tuple)) or len(found) != len(deps):
+        if not isinstance(found, Sequence) or len(found) != len(deps):
             raise InvalidArgumentError(
                 f"{who} must return a list of {len(deps)} adjoints, one for each of "
                 f"{', '.join(dep.op.name for dep in deps)}"
