@@ -19,7 +19,7 @@ import tvm_ffi
 
 from ..errors import CallError
 from .calls.recycling import KEPT_BY_MALLOC, RecycledMemory
-from .tensors import empty, reinterpreted
+from .tensors import empty, reinterpreting
 
 Array = Any  #: an array of some framework
 
@@ -46,6 +46,11 @@ class ArrayKind(Protocol):
 
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
         """A fast `empty` for arrays that need neither `borrow` nor `finish`, or None."""
+
+    def viewer(self, shape: Sequence[int], dtype: str) -> Callable[[Array], Any] | None:
+        """A fast `borrow` for arrays of a `maker`, which raises for others; None where kernels take
+        the array itself.
+        """
 
 
 def numpy_dtype(dtype: str) -> np.dtype:
@@ -100,7 +105,7 @@ class NumpyKind:
         if raw is array.dtype:
             return array
         bits = tvm_ffi.from_dlpack(array.view(raw), require_alignment=0)
-        return reinterpreted(bits, array.shape, array.dtype.name)
+        return reinterpreting(array.shape, array.dtype.name)(bits)
 
     def empty(self, shape: Sequence[int], dtype: str) -> Array:
         """A new numpy array for a result."""
@@ -113,12 +118,33 @@ class NumpyKind:
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
         """A fast `empty` for results, or None."""
         kind = numpy_dtype(dtype)
-        # numpy exports neither foreign dtypes nor, in a form that TVM accepts, empty arrays
-        if kind.kind not in "fiub" or 0 in shape:
+        # numpy does not export empty arrays in a form that TVM accepts
+        if kind.kind not in "fiubV" or 0 in shape:
             return None
-        if prod(shape) * kind.itemsize > KEPT_BY_MALLOC:
+        if prod(shape) * kind.itemsize > KEPT_BY_MALLOC and kind.kind != "V":
             return RecycledMemory(shape, kind)
         return partial(np.empty, tuple(shape), kind)
+
+    def viewer(self, shape: Sequence[int], dtype: str) -> Callable[[Array], Any] | None:
+        """A fast `borrow` for arrays of dtypes that numpy does not export."""
+        kind = numpy_dtype(dtype)
+        return _Viewer(tuple(shape), kind) if _dlpack_dtype(kind) is not kind else None
+
+
+class _Viewer:
+    """TVM arrays over the memory of numpy arrays of a shape and a dtype that numpy does not export.
+    """
+
+    def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
+        self._shape, self._dtype, self._raw = shape, dtype, _dlpack_dtype(dtype)
+        self._view = reinterpreting(shape, dtype.name)
+
+    def __call__(self, array: np.ndarray) -> Any:
+        """The TVM array; raises for an array of another shape, dtype or order."""
+        given = array.dtype, array.shape, array.flags.c_contiguous
+        if given != (self._dtype, self._shape, True):
+            raise CallError(f"expected a contiguous array of {self._dtype}{list(self._shape)}")
+        return self._view(array.view(self._raw))
 
 
 def _dlpack_dtype(dtype: np.dtype) -> np.dtype:
@@ -158,6 +184,10 @@ class TvmKind:
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
         """A fast `empty` for results, or None."""
         return partial(empty, tuple(shape), dtype)
+
+    def viewer(self, shape: Sequence[int], dtype: str) -> Callable[[Array], Any] | None:
+        """None: kernels take the array itself."""
+        return None
 
 
 def _tvm_device(array: Array) -> str:
@@ -202,6 +232,10 @@ class TorchKind:
         """A fast `empty` for results, or None."""
         torch = sys.modules["torch"]
         return partial(torch.empty, tuple(shape), dtype=getattr(torch, dtype))
+
+    def viewer(self, shape: Sequence[int], dtype: str) -> Callable[[Array], Any] | None:
+        """None: kernels take the array itself."""
+        return None
 
 
 class JaxKind(NumpyKind):

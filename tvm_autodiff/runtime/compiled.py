@@ -20,7 +20,7 @@ from .arrays import Array, copy_of, is_torch_type, needs_checks
 from .calls.arguments import CheckedArguments
 from .calls.call_sizes import carriers
 from .calls.native_call import NativeCall, native_call
-from .calls.results import NUMBERS, Makers, NumberOf, makers_of
+from .calls.results import NUMBERS, NumberOf, QuickCall, quick_call
 from .calls.sized_calls import SizedCalls
 from .files.export import Standalone, exportable_path, for_arrays_alone, linked, write
 from .files.host import check_host
@@ -89,10 +89,10 @@ class CompiledFunction(CheckedArguments, Unpickled):
             for number, spec in enumerate(signature.inputs)
             if not spec.shape and number not in manifest.updated
         ]
-        #: array types → makers of the results, or None if such arrays need more than a call; for
+        #: array types → how they are passed, or None if such arrays need more than a call; for
         #: all types so far, and for the last ones
-        self._makers: dict[_Types, Makers] = {}
-        self._last: tuple[_Types | None, Makers, bool] = (None, None, False)
+        self._quick: dict[_Types, QuickCall | None] = {}
+        self._last: tuple[_Types | None, QuickCall | None, bool] = (None, None, False)
 
     def __call__(
         self, /, *arrays: Array, out: Sequence[Array] | Array | None = None, **named: Array
@@ -135,21 +135,22 @@ class CompiledFunction(CheckedArguments, Unpickled):
         if out is not None:
             listed = out if isinstance(out, (list, tuple)) else (out,)
             types += tuple(map(type, listed))
-        last, makers, differentiable = self._last
+        last, quick, differentiable = self._last
         if types != last:
-            if types not in self._makers:
-                self._makers[types] = self._new_makers([*arrays, *listed])
-            makers, differentiable = self._makers[types], any(map(is_torch_type, types))
-            self._last, last = (types, makers, differentiable), types
+            if types not in self._quick:
+                self._quick[types] = self._new_quick([*arrays, *listed])
+            quick, differentiable = self._quick[types], any(map(is_torch_type, types))
+            self._last, last = (types, quick, differentiable), types
         refused = differentiable and any(map(needs_checks, (*arrays, *listed)))
-        if makers is None or len(arrays) != self._count or refused:
+        if quick is None or len(arrays) != self._count or refused:
             return self._checked_call(arrays, out)
         function = self._shared
         if self._carriers is not None:
             call = self._calls.known(last, arrays)
             if call is None:
                 return self._first_call(last, arrays, out)
-            makers, function = call
+            quick, function = call
+        makers, views = quick
         results = list(listed)
         if out is None:  # a comprehension costs as much as the array
             results = [makers[0]()] if len(makers) == 1 else [make() for make in makers]
@@ -160,24 +161,27 @@ class CompiledFunction(CheckedArguments, Unpickled):
             use_threads(self.num_threads)
         try:
             # shapes, dtypes and layout are checked by `main` before anything is written
-            wrong = (function or self._function())(*given, *results)
+            passed = [*given, *results]
+            for place, view in views:
+                passed[place] = view(passed[place])
+            wrong = (function or self._function())(*passed)
         except Exception as failure:
             return self._checked_call(arrays, out, failure)
         if self._direct and wrong:
             return self._checked_call(arrays, out)
         return results[0] if self._single else results
 
-    def _new_makers(self, arrays: Sequence[Array]) -> Makers:
-        """Makers of the results if kernels take all arrays, including results, directly; none if
-        they depend on sizes.
+    def _new_quick(self, arrays: Sequence[Array]) -> QuickCall | None:
+        """How arrays, including results, are passed without checks; empty if that depends on sizes.
         """
         signature = self.signature
         if signature.static:
             updated = self._manifest.updated
-            return makers_of(arrays, signature.inputs, signature.outputs, updated)
+            return quick_call(arrays, signature.inputs, signature.outputs, updated)
         if self._carriers is None or len(arrays) < self._count:
             return None
-        return [] if all(hasattr(arrays[n], "shape") for n in self._carriers) else None
+        known = all(hasattr(arrays[number], "shape") for number in self._carriers)
+        return QuickCall([], []) if known else None
 
     def _numbers_as_arrays(self, arrays: Sequence[Array]) -> list[Array]:
         given = list(arrays)

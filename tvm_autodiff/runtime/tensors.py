@@ -5,11 +5,15 @@ A TVM array has a shape, a dtype and memory on a device, and is what kernels tak
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
+import tvm_ffi
+
+#: an array over the memory of another one, from its shape and dtype, and where it begins in it
+_new_view = tvm_ffi.get_global_func("runtime.TVMTensorCreateView")
 
 #: ``empty(shape, dtype, device=None)``: a new array; the raw function, because calls use it for
 #: results
@@ -24,6 +28,7 @@ def copied(array: np.ndarray) -> Any:
     return tvm.runtime.tensor(array)
 
 
-def reinterpreted(array: Any, shape: Sequence[int], dtype: str) -> Any:
-    """The memory of a TVM array as an array of another dtype of the same width."""
-    return tvm.runtime.Tensor._create_view(array, shape, dtype)
+def reinterpreting(shape: Sequence[int], dtype: str) -> Callable[[Any], Any]:
+    """What takes the memory of an array as a TVM array of a shape and dtype, of the same width."""
+    whole, kind = tvm_ffi.Shape([int(dim) for dim in shape]), tvm_ffi.dtype(dtype)
+    return lambda array: _new_view(array, whole, kind, 0)

@@ -1,22 +1,37 @@
-"""Makers of the results of a call, for arrays that kernels take directly."""
+"""What a call needs whose arrays kernels take as they are, or in a quick view: makers of results,
+and the views.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from ml_dtypes import finfo
 
 from ...errors import CallError
 from ...expr.dtypes import integer_range
-from ..arrays import Array, ArrayKind, kind_of, numpy_dtype
+from ..arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
 from .signature import TensorSpec
 
 NUMBERS = frozenset((int, float))  #: types that a call takes for an array of rank 0
 
-#: one function for each result, which makes its array; None if arrays need more than a call
-Makers: TypeAlias = list[Callable[[], Array]] | None
+
+class QuickCall(NamedTuple):
+    """How arrays of some types are passed without checks in Python.
+
+    Attributes
+    ----------
+    makers : list of callable
+        One for each result, which makes its array.
+    views : list of (int, callable)
+        What kernels take of arrays that they do not take themselves, by their place among inputs
+        and results.
+    """
+
+    makers: list[Callable[[], Array]]
+    views: list[tuple[int, Callable[[Array], Any]]]
 
 
 class NumberOf:
@@ -65,13 +80,13 @@ class NumberOf:
         )
 
 
-def makers_of(
+def quick_call(
     arrays: Sequence[Array],
     inputs: Sequence[TensorSpec],
     outputs: Sequence[TensorSpec],
     updated: Collection[int],
-) -> Makers:
-    """Makers of the results if kernels take all arrays directly.
+) -> QuickCall | None:
+    """How arrays are passed without checks in Python; None if they need more than a call.
 
     Parameters
     ----------
@@ -85,25 +100,35 @@ def makers_of(
     Examples
     --------
     >>> x = TensorSpec("x", (2,), "float32")
-    >>> [make] = makers_of([np.ones(2, "float32")], [x], [x], ())
-    >>> make().shape
-    (2,)
+    >>> call = quick_call([np.ones(2, "float32")], [x], [x], ())
+    >>> call.makers[0]().shape, call.views
+    ((2,), [])
     """
-    specs = (*inputs, *outputs)[: len(arrays)]
-    if len(arrays) not in (len(inputs), len(inputs) + len(outputs)):
+    specs = (*inputs, *outputs)
+    if len(arrays) not in (len(inputs), len(specs)):
         return None
-    first: ArrayKind | None = None
-    for number, (array, spec) in enumerate(zip(arrays, specs, strict=True)):
+    kinds: list[ArrayKind | None] = []
+    for number, (array, spec) in enumerate(zip(arrays, specs, strict=False)):
         kind = kind_of(array)
         scalar = number < len(inputs) and not spec.shape and number not in updated
         if kind is None and type(array) in NUMBERS and scalar:
+            kinds.append(None)
             continue
         if kind is None or isinstance(array, np.generic):
             return None
         if kind.maker(spec.shape, spec.dtype) is None:
             return None
-        first = first or kind
+        kinds.append(kind)
+    first = next((kind for kind in kinds if kind is not None), None)
     if first is None:
         return None
-    makers = [first.maker(spec.shape, spec.dtype) for spec in outputs]
-    return None if None in makers else [maker for maker in makers if maker is not None]
+    makers = [maker for s in outputs if (maker := first.maker(s.shape, s.dtype)) is not None]
+    if len(makers) < len(outputs):
+        return None
+    kinds += [first] * (len(specs) - len(arrays))
+    viewers = [
+        (kind or numpy_kind()).viewer(spec.shape, spec.dtype)
+        for kind, spec in zip(kinds, specs, strict=True)
+    ]
+    views = [(place, viewer) for place, viewer in enumerate(viewers) if viewer is not None]
+    return QuickCall(makers, views)

@@ -16,13 +16,13 @@ from ..files.export import table_of
 from ..files.manifest import Manifest
 from ..tensors import copied, empty
 from .call_sizes import carriers, launches_of, table_for, with_sizes
-from .results import makers_of
+from .results import QuickCall, quick_call
 from .signature import Signature
 
 _MOST_SIZES = 64  #: combinations of sizes that a thread remembers
 
-#: makers of the results, and the raw function, which takes arrays only
-Call: TypeAlias = tuple[list[Callable[[], Array]], Callable[..., Any]]
+#: how arrays are passed, and the raw function, which takes arrays only
+Call: TypeAlias = tuple[QuickCall, Callable[..., Any]]
 
 
 def values_of(signature: Signature, arrays: Sequence[Array]) -> dict[str, int]:
@@ -95,13 +95,13 @@ class SizedCalls:
         values = values_of(signature, arrays)
         inputs = [with_sizes(spec, values) for spec in signature.inputs]
         outputs = [with_sizes(spec, values) for spec in signature.outputs]
-        makers = makers_of([*arrays, *results], inputs, outputs, self._manifest.updated)
-        if makers is None:
+        quick = quick_call([*arrays, *results], inputs, outputs, self._manifest.updated)
+        if quick is None:
             return
         calls = self.remembered()
         if len(calls) >= _MOST_SIZES:
             calls.clear()
-        calls[types, self._shapes_of(arrays)] = makers, function
+        calls[types, self._shapes_of(arrays)] = quick, function
 
     def function(self, main: Any, arrays: Sequence[Array]) -> Callable[..., Any]:
         """The program for the sizes of some arrays, which takes arrays of these sizes."""
