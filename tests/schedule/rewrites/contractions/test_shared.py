@@ -40,11 +40,23 @@ def other_order_of_loops():
     return x, y
 
 
-def weighted_by_coordinates():
-    """The gradient of parameters of a motion: values at all points, times the coordinates."""
+def product(i, k, d):
+    return 3.0 * ((a[i, d] - b[k, d]) * (a[i, d] + 2.0 * b[k, d]) * e[i, k] + e[i, k])
 
-    def value(i, k, d):
-        return 3.0 * ((a[i, d] - b[k, d]) * (a[i, d] + 2.0 * b[k, d]) * e[i, k] + e[i, k])
+
+def sum_of_terms(i, k, d):
+    return (a[i, d] - b[k, d]) * (a[i, d] + 2.0 * b[k, d]) * e[i, k] - (a[i, d] + b[k, d]) * a[i, d]
+
+
+def terms_under_a_condition(i, k, d):
+    return te.if_then_else(e[i, k] > 0.0, sum_of_terms(i, k, d), 0.0)
+
+
+VALUES = [product, sum_of_terms, terms_under_a_condition]
+
+
+def weighted_by_coordinates(value):
+    """The gradient of parameters of a motion: values at all points, times the coordinates."""
 
     def along(coordinate, name):
         return total((), (N, M, D), lambda i, k, d: value(i, k, d) * coordinate(i, k), name)
@@ -75,8 +87,9 @@ def test_once(program):
     assert ad.estimate_cost(shared).multiplications <= 1.3 * products
 
 
-def test_a_value_that_several_sums_weight_is_computed_once():
-    outputs = list(weighted_by_coordinates())
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_that_several_sums_weight_is_computed_once(value):
+    outputs = list(weighted_by_coordinates(value))
     shared = with_ordered_contractions(outputs)
     rng = np.random.default_rng(0)
     given = {t: rng.integers(-4, 5, [int(n) for n in t.shape]).astype("float64") for t in (a, b, e)}
@@ -88,8 +101,9 @@ def test_a_value_that_several_sums_weight_is_computed_once():
     assert after.multiplications <= 0.4 * before.multiplications
 
 
-def test_a_value_of_one_sum_stays():
-    x, *_ = weighted_by_coordinates()
+@pytest.mark.parametrize("value", VALUES)
+def test_a_value_of_one_sum_stays(value):
+    x, *_ = weighted_by_coordinates(value)
     assert with_ordered_contractions([x])[0].same_as(x)
 
 

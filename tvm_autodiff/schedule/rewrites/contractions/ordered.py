@@ -23,7 +23,7 @@ from ...kernel import size_of
 from .order import Elimination, Order, cheapest_order
 from .shared import Shared, Term, shared_eliminations
 from .stages import Results, Stages
-from .terms import Contraction, contractions_of, divisor_of
+from .terms import Contraction, contractions_of, divisor_of, whole_of
 
 
 def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -38,7 +38,7 @@ def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
     h[i,d]*w[k,d]; q[i] = Σ_k p[i,k]*e[i,k]; y[i] = q[i]/s[i]; z[i,k] = p[i,k]/s[i]``.
     """
     stages = [op for op in Graph(outputs).ops if not is_placeholder(op)]
-    plans = iter(_plans([contractions_of(op) for op in stages]))
+    plans = iter(_plans(stages))
     results = Results()
 
     def change(op: Operation) -> list[Tensor] | None:
@@ -52,30 +52,59 @@ def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
 class _Plan:
     """How a term is computed: the eliminations, the first of them a shared one."""
 
+    term: Contraction
     eliminations: Sequence[Elimination]
     first: Shared | None
 
 
-def _plans(found: Sequence[Sequence[Contraction]]) -> list[list[_Plan] | None]:
+def _plans(stages: Sequence[Operation]) -> list[list[_Plan] | None]:
     """The plans of the terms of each stage; None for stages that stay."""
-    orders = [[_order(term) for term in terms] for terms in found]
+    readings = _readings(stages)
+    orders = [list(map(_order, terms)) for terms in readings]
+    return [
+        _planned(terms, first) if any(first) or _pays(terms, own) else None
+        for terms, own, first in zip(readings, orders, _shared(readings), strict=True)
+    ]
+
+
+def _readings(stages: Sequence[Operation]) -> list[list[Contraction]]:
+    """The terms of each stage, or the whole if others begin with that and with no term of it:
+    ``Σ (e₁ + e₂), Σ (e₁ + e₂)*u``.
+    """
+    terms = list(map(contractions_of, stages))
+    wholes = [
+        whole_of(op) if len(own) > 1 and not _pays(own, list(map(_order, own))) else []
+        for op, own in zip(stages, terms, strict=True)
+    ]
+    if not any(wholes):
+        return terms
+    shared = _shared([[*own, *whole] for own, whole in zip(terms, wholes, strict=True)])
+    return [
+        whole if whole and first[-1] and not any(first[:-1]) else own
+        for own, whole, first in zip(terms, wholes, shared, strict=True)
+    ]
+
+
+def _shared(found: Sequence[Sequence[Contraction]]) -> list[list[Shared | None]]:
+    """What each term of each stage begins with, and others, too."""
     every = [
-        Term((stage, place), term, orders[stage][place].cost)
+        Term((stage, place), term, _order(term).cost)
         for stage, terms in enumerate(found)
         for place, term in enumerate(terms)
     ]
     shared = shared_eliminations(every)
-    plans: list[list[_Plan] | None] = []
-    for stage, terms in enumerate(found):
-        firsts = [shared.get((stage, place)) for place in range(len(terms))]
-        if not any(firsts) and not _pays(terms, orders[stage]):
-            plans.append(None)
-            continue
-        plan = []
-        for term, first, order in zip(terms, firsts, orders[stage], strict=True):
-            own = order if first is None else _order(term, first.elimination)
-            plan.append(_Plan(_divided_last(term, own.eliminations), first))
-        plans.append(plan)
+    return [
+        [shared.get((stage, place)) for place in range(len(terms))]
+        for stage, terms in enumerate(found)
+    ]
+
+
+def _planned(terms: Sequence[Contraction], firsts: Sequence[Shared | None]) -> list[_Plan]:
+    """The plans of the terms of a stage, which begin with what is shared."""
+    plans = []
+    for term, first in zip(terms, firsts, strict=True):
+        own = _order(term, None if first is None else first.elimination)
+        plans.append(_Plan(term, _divided_last(term, own.eliminations), first))
     return plans
 
 
@@ -130,10 +159,10 @@ def _divided_last(term: Contraction, order: Sequence[Elimination]) -> list[Elimi
 def _result(op: Operation, plans: Sequence[_Plan], results: Results) -> list[Tensor]:
     """The stage in place of the whole, which reads those of the eliminations."""
     made = [
-        Stages(term, results, f"{op.name}_part{number}" if number else f"{op.name}_part").of(
+        Stages(plan.term, results, f"{op.name}_part{number}" if number else f"{op.name}_part").of(
             plan.eliminations, plan.first
         )
-        for number, (term, plan) in enumerate(zip(contractions_of(op), plans, strict=True))
+        for number, plan in enumerate(plans)
     ]
     if len(made) == 1 and made[0].summed:
         return made[0].stage(op.name, list(op.axis))

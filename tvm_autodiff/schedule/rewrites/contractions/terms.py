@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ....expr.build import div, if_then_else, like, mul, neg
@@ -68,6 +69,15 @@ class Contraction:
 
 def contractions_of(op: Operation) -> list[Contraction]:
     """The sums of products that a stage adds up; none if they may not be taken apart."""
+    return _contractions(op, terms_of)
+
+
+def whole_of(op: Operation) -> list[Contraction]:
+    """The sum of a stage as one product, or none: factors may be sums."""
+    return _contractions(op, lambda source: [source])
+
+
+def _contractions(op: Operation, terms: Callable[[Expr], list[Expr]]) -> list[Contraction]:
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or reduction.init or not const_value(reduction.condition):
         return []
@@ -83,7 +93,7 @@ def contractions_of(op: Operation) -> list[Contraction]:
         if not isinstance(extent, int) and any(node_id(v) in own for v in variables_of(extent)):
             return []  # it changes from row to row
     found = []
-    for term in terms_of(expand_lets(reduction.sources[0])):
+    for term in terms(expand_lets(reduction.sources[0])):
         one = _contraction(op, reduction, term)
         if one is None or not one.summed <= frozenset[int]().union(*one.variables()):
             return []
