@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -191,3 +192,66 @@ def test_choices_between_parameters(name: str) -> None:
     given = [np.asarray(rng.normal(size=shape), "float32") for shape in shapes]
     found = build(tensors, y, cache=False)(*given)
     np.testing.assert_allclose(found, wanted(*given), rtol=1e-6)
+
+
+#: expensive functions along an axis for which LLVM has no vectors: the columns, the element, the
+#: result in numpy, and the lanes of the vectors that are written here
+EXPENSIVE = {
+    "elements of points": (
+        20,
+        lambda x, a: lambda i, j: te.exp(x[i, 0] * a[j, 0] + x[i, 1] * a[j, 1]),
+        lambda x, a: np.exp(x @ a.T),
+        16,
+    ),
+    "a row, and every other element": (
+        23,
+        lambda x, a: lambda i, j: te.tanh(a[j, 1]) * x[i, 0],
+        lambda x, a: np.tanh(a[:, 1]) * x[:, :1],
+        16,
+    ),
+    "fewer elements than lanes": (
+        12,
+        lambda x, a: lambda i, j: te.exp(x[i, 0] * a[j, 0] + x[i, 1]),
+        lambda x, a: np.exp(x[:, :1] * a[:, 0] + x[:, 1:]),
+        8,
+    ),
+    "too few elements": (
+        3,
+        lambda x, a: lambda i, j: te.exp(x[i, 0] * a[j, 0] + x[i, 1]),
+        lambda x, a: np.exp(x[:, :1] * a[:, 0] + x[:, 1:]),
+        None,
+    ),
+    "a long loop, which LLVM writes in vectors": (
+        64,
+        lambda x, a: lambda i, j: te.exp(x[i, 0] * a[j, 0]),
+        lambda x, a: np.exp(x[:, :1] * a[:, 0]),
+        None,
+    ),
+    "whole vectors, which LLVM writes, too": (
+        32,
+        lambda x, a: lambda i, j: te.exp(x[i, 0] * a[j, 0]),
+        lambda x, a: np.exp(x[:, :1] * a[:, 0]),
+        None,
+    ),
+    "nothing expensive": (
+        20,
+        lambda x, a: lambda i, j: x[i, 0] * a[j, 0] + a[j, 1],
+        lambda x, a: x[:, :1] * a[:, 0] + a[:, 1],
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPENSIVE)
+def test_expensive_functions_along_a_short_axis(name: str) -> None:
+    columns, element, wanted, lanes = EXPENSIVE[name]
+    tensors = place((ROWS, 2)), place((columns, 2), name="a")
+    y = te.compute((ROWS, columns), element(*tensors), "y")
+    [launch] = elementwise(Kernel(y.op), avx512())
+    found = re.findall(r"T\.vectorized\((\d+)\)", launch.func.script())
+    assert set(found) == ({str(lanes)} if lanes else set())
+    rng = np.random.default_rng(0)
+    given = [np.asarray(rng.normal(size=shape), "float32") for shape in ((ROWS, 2), (columns, 2))]
+    np.testing.assert_allclose(
+        build(tensors, y, cache=False)(*given), wanted(*given), rtol=1e-5
+    )

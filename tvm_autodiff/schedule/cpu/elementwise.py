@@ -13,6 +13,7 @@ from typing import Any
 from ...codegen.passes.ended_loops import with_ended_loops
 from ...codegen.passes.short_circuit import holds_mark
 from ...codegen.stages.primfunc import StageFunction, stage_function
+from ...expr.costly import is_expensive
 from ...expr.dtypes import itemsize
 from ...expr.nodes import (
     Axis,
@@ -55,7 +56,7 @@ from .loops.vector_body import VECTOR_OPS
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
-    if _chooses_parameters(op):
+    if _chooses_parameters(op) or _is_short_and_expensive(op, machine):
         made = _in_vectors(kernel, machine)
         if not isinstance(made, Declined):
             return [made]
@@ -87,6 +88,19 @@ def _chooses_parameters(op: Operation) -> bool:
         if fixed and contains_load(condition) and depends_on(condition, last):
             return True
     return False
+
+
+def _is_short_and_expensive(op: Operation, machine: Machine) -> bool:
+    """Whether LLVM would unroll the last loop, and call expensive functions for single elements:
+    ``w[p, l] = exp(n[p, 0]*a[l, 0] + n[p, 1]*a[l, 1])`` for 12 values of l. Loops of whole vectors
+    it writes in vectors.
+    """
+    if not len(op.axis) or _flat(op) or _short_rows(op, machine) or _contiguous_run(op) > 1:
+        return False
+    extent, values = axis_range(op.axis[-1])[1], bodies(op)
+    lanes = min(machine.lanes(dtype_of(value)) for value in values)
+    short = isinstance(extent, int) and lanes < 2 * extent < 2 * SHORT_LOOP and extent % lanes > 0
+    return short and contains(values, is_expensive)
 
 
 def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
