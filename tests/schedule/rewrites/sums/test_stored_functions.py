@@ -56,6 +56,24 @@ def over(axis, value=pair, name="s", reduce=te.sum):
     return reduced(*bodies[axis], name, reduce)
 
 
+def beside(shape, extents, body, name):
+    axes = [te.reduce_axis((0, extent), f"r{n}") for n, extent in enumerate(extents)]
+    return te.compute(shape, lambda *i: te.sum(body(*i, *axes), axis=axes), name=name)
+
+
+def angles(i, k):
+    return te.exp(x[i, k] * x[i, 0])
+
+
+def of_two_loops():
+    """A function of (i, k) in sums over three loops, and along each of its own in a sum of two."""
+    return [
+        beside((M,), (N, K), lambda j, i, k: y[j, k] * angles(i, k), "a"),
+        beside((N,), (M, K), lambda i, j, k: y[j, k] * w[i, j] * angles(i, k), "b"),
+        beside((K,), (N,), lambda k, i: angles(i, k), "c"),
+    ]
+
+
 def gradients():
     total = te.compute((N, M), lambda i, j: te.log(over("k")[i, j]), name="log")
     return [total, *ad.differentiate(total, [x, y], w)]
@@ -67,6 +85,7 @@ STORED = {
     "a maximum and a sum": ([over("k", reduce=te.max), over("i")], 1),
     "a function in a function": ([over("k", outer), over("j", outer)], 1),
     "gradients of a sum of exponentials": (gradients(), 2),
+    "beside loops that do not change it": (of_two_loops(), 1),
 }
 
 OTHERS = {
@@ -75,6 +94,7 @@ OTHERS = {
     "different functions": [over("k"), over("j", lambda i, j, k: te.exp(x[i, k] - y[j, k]))],
     "other places": [over("k"), over("j", lambda i, j, k: te.exp(x[i, k] * y[M - 1 - j, k]))],
     "an argument of much work": [over("k", of_much), over("j", of_much)],
+    "one loop": [over(axis, lambda i, j, k: te.exp(x[i, 0])) for axis in "kj"],
     "no function": [over("k", lambda i, j, k: x[i, k] * y[j, k]), over("j")],
     "reads behind a guard": [
         over("k", lambda i, j, k: te.if_then_else(j < 9, te.exp(x[i, k] * x[j + 9, k]), 0.0)),

@@ -1,8 +1,8 @@
 """Computes an expensive function once for several reductions that would each compute it.
 
 The gradients of a sum of exponentials over pairs are sums of the same exponentials, each along
-another axis, so that one pass over the pairs does not give all of them. The values are read again
-where that takes less time than to compute them again, and where the shared cache holds them.
+another axis, or along further ones, so that one pass does not give all of them. The values are read
+again where that takes less time than to compute them again, and where the shared cache holds them.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Group:
     Attributes
     ----------
     order : list of int
-        The axes of the stored values, as numbers of loops.
+        The axes of the stored values, as numbers of the loops of the function.
     tensor : Tensor or None
         The stored values, once the first reduction is reached.
     """
@@ -89,7 +89,7 @@ class _Use:
     Attributes
     ----------
     loops : list of int
-        The reduction's own loops in the order of those of the first use of the function.
+        The loops that the function depends on, in the order of those of the first use of it.
     """
 
     op: Operation
@@ -115,7 +115,7 @@ def _uses(graph: Graph, machine: Machine) -> dict[int, list[tuple[_Use, _Group]]
 
 
 def _functions(op: Operation) -> list[Expr]:
-    """The expensive functions in a reduction of all of its loops, inner ones first."""
+    """The expensive functions in a reduction of several of its loops, inner ones first."""
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None or reduction.init or not contains(reduction.sources, is_expensive):
         return []
@@ -123,13 +123,14 @@ def _functions(op: Operation) -> list[Expr]:
     ranges = [axis_range(axis) for axis in axes]
     if len(axes) > MAX_SEARCHED or not all(low == 0 and isinstance(n, int) for low, n in ranges):
         return []
-    variables = [axis.var for axis in axes]
     nodes = postorder([expand_lets(source) for source in reduction.sources])
-    return [
-        node
-        for node in nodes
-        if is_expensive(node) and all(depends_on(node, [var]) for var in variables)
-    ]
+    least = min(2, len(axes))
+    return [node for node in nodes if is_expensive(node) and len(_loops_of(node, op)) >= least]
+
+
+def _loops_of(node: Expr, op: Operation) -> list[int]:
+    """The numbers of the loops of a reduction that change a function."""
+    return [n for n, axis in enumerate(loop_axes(op)) if depends_on(node, [axis.var])]
 
 
 def _same(
@@ -147,11 +148,11 @@ def _same(
         places = {axes[loop].var: place for place, loop in enumerate(loops)}
         return tuple(extents[loop] for loop in loops), keys.expr(node, places)
 
-    for loops in permutations(range(len(axes))):
+    here = _loops_of(node, op)
+    for loops in permutations(here):
         key = key_of(loops)
         if key in known:
             return _Use(op, number, loops), key
-    here = range(len(axes))
     return _Use(op, number, here), key_of(here)
 
 
@@ -166,7 +167,8 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
         if not any(_in_one_pass(use, other) for other in passes):
             passes.append(use)
     first = uses[0]
-    node, axes = _functions(first.op)[first.number], loop_axes(first.op)
+    node = _functions(first.op)[first.number]
+    axes = [loop_axes(first.op)[loop] for loop in first.loops]
     if len(passes) < 2 or not is_safe([node], loops_of(axes), thorough=True):
         return False
     dtype = dtype_of(node)
@@ -184,13 +186,16 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
 
 
 def _in_one_pass(use: _Use, other: _Use) -> bool:
-    return list(use.loops) == list(other.loops) or aligned(use.op, other.op) is not None
+    loops = [[axis_range(axis) for axis in loop_axes(one.op)] for one in (use, other)]
+    in_order = list(use.loops) == list(other.loops) and loops[0] == loops[1]
+    return in_order or aligned(use.op, other.op) is not None
 
 
 def _order(use: _Use) -> list[int]:
-    """The loops as axes of the values: last the one along which most of what they read is in order.
+    """The loops as axes of the values, by their numbers among those of the function: last the one
+    along which most of what they read is in order.
     """
-    axes = loop_axes(use.op)
+    axes = [loop_axes(use.op)[loop] for loop in use.loops]
     node = _functions(use.op)[use.number]
     variables = [axis.var for axis in axes]
 
@@ -211,9 +216,10 @@ def _reading(op: Operation, uses: Sequence[tuple[_Use, _Group]]) -> list[Tensor]
     nodes, axes = _functions(op), loop_axes(op)
     reads: dict[int, Expr] = {}
     for use, group in uses:
+        own = [axes[use.loops[number]] for number in group.order]
         if group.tensor is None:
-            group.tensor = _values(op.name, nodes[use.number], [axes[n] for n in group.order])
-        indices = [axes[use.loops[number]].var for number in group.order]
+            group.tensor = _values(op.name, nodes[use.number], own)
+        indices = [axis.var for axis in own]
         reads[node_id(nodes[use.number])] = load(group.tensor, indices)
     changed = tuple(bind_shared(replace_outermost(source, reads)) for source in sources)
     return reduction_stage(op.name, list(op.axis), replace(reduction, sources=changed))
