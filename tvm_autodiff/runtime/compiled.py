@@ -20,7 +20,7 @@ from .arrays import Array, copy_of, is_torch_type, needs_checks
 from .calls.arguments import CheckedArguments
 from .calls.call_sizes import carriers
 from .calls.native_call import NativeCall, native_call
-from .calls.results import NUMBERS, NumberOf, QuickCall, quick_call
+from .calls.results import QuickCall, quick_call
 from .calls.sized_calls import SizedCalls
 from .files.export import Standalone, exportable_path, for_arrays_alone, linked, write
 from .files.host import check_host
@@ -84,11 +84,6 @@ class CompiledFunction(CheckedArguments, Unpickled):
         self._calls = SizedCalls(manifest)
         self._shared: Callable[..., Any] | None = None
         self._is_code = False
-        self._scalars = [
-            (number, NumberOf(spec))
-            for number, spec in enumerate(signature.inputs)
-            if not spec.shape and number not in manifest.updated
-        ]
         #: array types → how they are passed, or None if such arrays need more than a call; for
         #: all types so far, and for the last ones
         self._quick: dict[_Types, QuickCall | None] = {}
@@ -156,12 +151,11 @@ class CompiledFunction(CheckedArguments, Unpickled):
             results = [makers[0]()] if len(makers) == 1 else [make() for make in makers]
         if not self._direct and (out is not None or self._manifest.updated):
             self._refuse_overlap(arrays, results, out is not None)
-        given: Sequence[Any] = self._numbers_as_arrays(arrays) if self._scalars else arrays
         if self._parallel:
             use_threads(self.num_threads)
         try:
             # shapes, dtypes and layout are checked by `main` before anything is written
-            passed = [*given, *results]
+            passed = [*arrays, *results]
             for place, view in views:
                 passed[place] = view(passed[place])
             wrong = (function or self._function())(*passed)
@@ -182,13 +176,6 @@ class CompiledFunction(CheckedArguments, Unpickled):
             return None
         known = all(hasattr(arrays[number], "shape") for number in self._carriers)
         return QuickCall([], []) if known else None
-
-    def _numbers_as_arrays(self, arrays: Sequence[Array]) -> list[Array]:
-        given = list(arrays)
-        for number, array_of in self._scalars:
-            if type(given[number]) in NUMBERS:
-                given[number] = array_of(given[number])
-        return given
 
     def _first_call(self, types: _Types, arrays: Sequence[Array], out: Any) -> Any:
         """A call with all checks, after which calls of these sizes leave them to `main`."""

@@ -26,8 +26,8 @@ class QuickCall(NamedTuple):
     makers : list of callable
         One for each result, which makes its array.
     views : list of (int, callable)
-        What kernels take of arrays that they do not take themselves, by their place among inputs
-        and results.
+        What kernels take of numbers, and of arrays that they do not take themselves, by their place
+        among inputs and results.
     """
 
     makers: list[Callable[[], Array]]
@@ -126,9 +126,15 @@ def quick_call(
     if len(makers) < len(outputs):
         return None
     kinds += [first] * (len(specs) - len(arrays))
-    viewers = [
-        (kind or numpy_kind()).viewer(spec.shape, spec.dtype)
-        for kind, spec in zip(kinds, specs, strict=True)
-    ]
-    views = [(place, viewer) for place, viewer in enumerate(viewers) if viewer is not None]
+    pairs = enumerate(zip(kinds, specs, strict=True))
+    views = [(place, view) for place, pair in pairs if (view := _view(*pair)) is not None]
     return QuickCall(makers, views)
+
+
+def _view(kind: ArrayKind | None, spec: TensorSpec) -> Callable[[Array], Any] | None:
+    """What kernels take of an array, or of a number, which has no kind; None for it itself."""
+    viewer = (kind or numpy_kind()).viewer(spec.shape, spec.dtype)
+    if kind is not None:
+        return viewer
+    number = NumberOf(spec)
+    return number if viewer is None else lambda given: viewer(number(given))
