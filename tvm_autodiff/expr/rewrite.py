@@ -110,7 +110,67 @@ def outermost(
     )
 
 
-class Rewriter:
+class _BottomUp(Generic[Answer]):
+    """A walk that finds an answer for each node after those of its operands, once while the object
+    lives.
+    """
+
+    def __init__(self) -> None:
+        self._memo: dict[int, Answer] = {}
+        self._alive: list[Expr] = []  # ids are addresses: keep what was keyed
+
+    def __call__(self, root: Expr) -> Answer:
+        memo = self._memo
+        pending: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
+        while pending:
+            node, parts = pending.pop()
+            if address(node) in memo:
+                continue
+            if parts is None:
+                parts = operands(node)
+                if parts:
+                    pending.append((node, parts))
+                    pending += [(part, None) for part in parts[::-1]]
+                    continue
+            self._find(node, parts)
+        return memo[address(root)]
+
+    def _find(self, node: Expr, parts: Sequence[Expr]) -> None:
+        """Keep the answer of a node whose operands have theirs."""
+        self._memo[address(node)] = self._answer(node, parts)
+        self._alive.append(node)
+
+    def _answer(self, node: Expr, parts: Sequence[Expr]) -> Answer:
+        """The answer of a node whose operands have theirs."""
+        raise NotImplementedError
+
+
+class Fold(_BottomUp[Answer]):
+    """An answer for each node, from those of its operands, found once while the object lives.
+
+    Parameters
+    ----------
+    of_node : callable
+        Called as ``of_node(node, answers)`` with a node and the answers of its operands.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> depth = Fold(lambda node, depths: 1 + max(depths, default=0))
+    >>> depth(i * 2 + 1), depth(i)
+    (3, 1)
+    """
+
+    def __init__(self, of_node: Callable[[Expr, Sequence[Answer]], Answer]) -> None:
+        super().__init__()
+        self._of_node = of_node
+
+    def _answer(self, node: Expr, parts: Sequence[Expr]) -> Answer:
+        return self._of_node(node, [self._memo[part] for part in map(address, parts)])
+
+
+class Rewriter(_BottomUp[Expr]):
     """A bottom-up rewriting whose memo lives as long as the object.
 
     Parameters
@@ -121,29 +181,10 @@ class Rewriter:
     """
 
     def __init__(self, visit: Callable[[Expr], Expr | None]) -> None:
+        super().__init__()
         self._visit = visit
-        self._memo: dict[int, Expr] = {}
-        self._alive: list[Expr] = []  # ids are addresses: keep what was keyed
 
-    def __call__(self, root: Expr) -> Expr:
-        memo = self._memo
-        pending: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
-        while pending:
-            node, parts = pending.pop()
-            key = address(node)
-            if key in memo:
-                continue
-            if parts is None:
-                parts = operands(node)
-                if parts:
-                    pending.append((node, parts))
-                    pending += [(part, None) for part in parts[::-1]]
-                    continue
-            self._rewrite(node, parts)
-        return memo[address(root)]
-
-    def _rewrite(self, node: Expr, parts: Sequence[Expr]) -> None:
-        """Rewrite a node whose operands have been rewritten."""
+    def _answer(self, node: Expr, parts: Sequence[Expr]) -> Expr:
         rebuilt = node
         if parts:
             keys = list(map(address, parts))
@@ -151,8 +192,7 @@ class Rewriter:
             if list(map(address, new_parts)) != keys:
                 rebuilt = with_operands(node, new_parts)
         replacement = self._visit(rebuilt)
-        self._memo[address(node)] = rebuilt if replacement is None else replacement
-        self._alive.append(node)
+        return rebuilt if replacement is None else replacement
 
 
 class BranchRewriter(Rewriter):
@@ -169,11 +209,11 @@ class BranchRewriter(Rewriter):
             if key in memo:
                 continue
             if parts is not None:
-                self._rewrite(node, parts)
+                self._find(node, parts)
                 continue
             parts = operands(node)
             if not parts:
-                self._rewrite(node, parts)
+                self._find(node, parts)
                 continue
             if op_name(node) in BRANCHES:
                 condition = memo.get(address(parts[0]))
@@ -192,47 +232,6 @@ class BranchRewriter(Rewriter):
             pending.append((node, parts))
             pending += [(part, None) for part in parts[::-1]]
         return memo[address(root)]
-
-
-class Fold(Generic[Answer]):
-    """An answer for each node, from those of its operands, found once while the object lives.
-
-    Parameters
-    ----------
-    of_node : callable
-        Called as ``of_node(node, answers)`` with a node and the answers of its operands.
-
-    Examples
-    --------
-    >>> from tvm import te
-    >>> i = te.var("i")
-    >>> depth = Fold(lambda node, depths: 1 + max(depths, default=0))
-    >>> depth(i * 2 + 1), depth(i)
-    (3, 1)
-    """
-
-    def __init__(self, of_node: Callable[[Expr, Sequence[Answer]], Answer]) -> None:
-        self._of_node = of_node
-        self._known: dict[int, Answer] = {}
-        self._alive: list[Expr] = []  # ids are addresses: keep what was keyed
-
-    def __call__(self, root: Expr) -> Answer:
-        known = self._known
-        pending: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
-        while pending:
-            node, parts = pending.pop()
-            key = address(node)
-            if key in known:
-                continue
-            if parts is None:
-                parts = operands(node)
-                if parts:
-                    pending.append((node, parts))
-                    pending += [(part, None) for part in parts[::-1]]
-                    continue
-            known[key] = self._of_node(node, [known[part] for part in map(address, parts)])
-            self._alive.append(node)
-        return known[address(root)]
 
 
 def rewrite(root: Expr, visit: Callable[[Expr], Expr | None]) -> Expr:

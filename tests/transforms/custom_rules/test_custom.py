@@ -150,34 +150,27 @@ def cube_by_inner_vjp():
     return ours, cube_by_vjp()[1]
 
 
+def by_its_double(product):
+    """A product of an element and its double, as two factors."""
+    return lambda x: product(x, each(x, lambda i: x[i] * const(2.0), "double"))
+
+
+def factors(a, b):
+    return each(a, lambda i: a[i] * b[i])
+
+
 def product_by_inner_vjp():
     """x·(2·x), whose factors the rule differentiates apart: each is constant for the other."""
-
-    @ad.custom_vjp
-    def product(a, b):
-        return each(a, lambda i: a[i] * b[i])
-
-    @product.defvjp
-    def rule(outputs, inputs, cotangents):
-        [a, b], [g] = inputs, cotangents
-        return ad.vjp([each(a, lambda i: a[i] * b[i], "same")], [a, b], [g])
-
-    return lambda x: product(x, each(x, lambda i: x[i] * const(2.0), "twice")), lambda x: 2.0 * x**2
+    product = ad.custom_vjp(factors)
+    product.defvjp(lambda outputs, inputs, given: ad.vjp([factors(*inputs)], inputs, given))
+    return by_its_double(product), lambda x: 2.0 * x**2
 
 
 def product_by_inner_jvp():
     """The same, by forward mode."""
-
-    @ad.custom_jvp
-    def product(a, b):
-        return each(a, lambda i: a[i] * b[i])
-
-    @product.defjvp
-    def rule(outputs, inputs, tangents):
-        [a, b] = inputs
-        return ad.jvp([each(a, lambda i: a[i] * b[i], "same")], [a, b], tangents)
-
-    return lambda x: product(x, each(x, lambda i: x[i] * const(2.0), "twice")), lambda x: 2.0 * x**2
+    product = ad.custom_jvp(factors)
+    product.defjvp(lambda outputs, inputs, given: ad.jvp([factors(*inputs)], inputs, given))
+    return by_its_double(product), lambda x: 2.0 * x**2
 
 
 RULES = (
