@@ -9,7 +9,7 @@ from tvm import te, tirx
 from tests.schedule import cases
 from tests.schedule.test_rules import arrays_for, check, expected, rules_of
 from tvm_autodiff import build, differentiate
-from tvm_autodiff.schedule.nest.prefix_reductions import prefix_reduction_of
+from tvm_autodiff.schedule.nest.reductions.prefix_reductions import prefix_reduction_of
 
 CONDITIONS = {
     "k <= i": lambda k, i: k <= i,

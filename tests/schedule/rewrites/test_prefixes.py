@@ -9,7 +9,7 @@ from tvm import te, tirx
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.schedule.fusion.kernels import separate
-from tvm_autodiff.schedule.nest.prefix_reductions import prefix_reduction_of
+from tvm_autodiff.schedule.nest.reductions.prefix_reductions import prefix_reduction_of
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
 N = 17

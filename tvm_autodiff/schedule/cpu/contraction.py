@@ -15,7 +15,7 @@ from ..cost import LAUNCH_CYCLES
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
-from ..nest.elementwise_body import reduced_body
+from ..nest.reductions.elementwise_body import reduced_body
 from ..rewrites.conditions.outer_guards import without_outer_guards
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rule import Made, in_parts, over_merged_axes, over_split_axes, writes_to

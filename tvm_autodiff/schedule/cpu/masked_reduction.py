@@ -43,7 +43,7 @@ from ...graph.stage import (
 from ..declined import Declined, other_kind
 from ..kernel import Kernel, size_of
 from ..machine import Machine
-from ..nest.masked_reductions import MaskedReduction, masked_reduction_of
+from ..nest.reductions.masked_reductions import MaskedReduction, masked_reduction_of
 from ..rule import Made, Rest
 from .loops.parallel import shared_loops
 

@@ -43,7 +43,7 @@ from ..kernel import Kernel, size_of
 from ..machine import Machine
 from ..nest.access import has_branches, unit_strides
 from ..nest.in_range import is_safe, loops_of
-from ..nest.prefix_reductions import PrefixReduction, is_number, prefix_reduction_of
+from ..nest.reductions.prefix_reductions import PrefixReduction, is_number, prefix_reduction_of
 from ..rule import Made, Rest
 from .loops.parallel import threads_over
 from .loops.strip_mining import halves, strip_start, strips, symbolic_strips, vectors

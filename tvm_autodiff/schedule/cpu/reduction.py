@@ -15,7 +15,7 @@ from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import has_branches, strides_along
-from ..nest.commuting import commutes
+from ..nest.reductions.commuting import commutes
 from ..rewrites.conditions.guards import selected
 from ..rewrites.sums.split_reduction import even_part, split_reduction
 from ..rule import Made, Rest, in_parts, writes_to

@@ -30,7 +30,7 @@ from ..fusion.groups import FusionGroup
 from ..fusion.row_kernels import RowKernel, contiguous_run, inner_axes, lone_rows, natural_rows
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
-from ..nest.commuting import commutes
+from ..nest.reductions.commuting import commutes
 from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.parallel import parts_for_threads

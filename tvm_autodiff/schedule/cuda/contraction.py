@@ -17,7 +17,7 @@ from ...graph.stage import axis_range
 from ..declined import Declined, no_gain
 from ..kernel import Kernel
 from ..machine import Machine
-from ..nest.elementwise_body import reduced_body
+from ..nest.reductions.elementwise_body import reduced_body
 from ..rule import Made, Rest, over_split_axes, writes_to
 from .blocks.block_tile import BlockTile, best_tile, plain_cycles, tile_cycles
 from .blocks.matrices import Matrices, matrices_of

@@ -35,7 +35,7 @@ from ...graph.stage import Extent, Reduction, axis_range, axis_vars, reduction_o
 from ..declined import Declined, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
-from ..nest.prefix_reductions import PrefixReduction, is_number, prefix_reduction_of
+from ..nest.reductions.prefix_reductions import PrefixReduction, is_number, prefix_reduction_of
 from ..statement_loops import accumulated, element_stored
 from .blocks.place_grid import BlockShape, Thread, below, place_grid, rounds
 from .blocks.threads import BLOCK

@@ -37,7 +37,7 @@ from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.access import stride_of
-from ..nest.products import is_sum
+from ..nest.reductions.products import is_sum
 from ..rule import Made, Rest, writes_to
 from .blocks.joint_reduction import joint_reduction
 

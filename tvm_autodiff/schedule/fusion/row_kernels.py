@@ -39,11 +39,11 @@ from ..cost import LAUNCH_CYCLES, MAX_COPIES, MIN_LANES, SHORT_LOOP, THREAD_CYCL
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..nest.access import depends_on_any, stride_of
-from ..nest.commuting import commutes
-from ..nest.elementwise_body import reduced_body
 from ..nest.inside import stage_reads_within, unit_strides_inside
-from ..nest.masked_reductions import masked_reduction_of
-from ..nest.prefix_reductions import prefix_reduction_of
+from ..nest.reductions.commuting import commutes
+from ..nest.reductions.elementwise_body import reduced_body
+from ..nest.reductions.masked_reductions import masked_reduction_of
+from ..nest.reductions.prefix_reductions import prefix_reduction_of
 
 
 @dataclass(frozen=True)

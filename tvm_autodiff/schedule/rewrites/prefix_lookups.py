@@ -54,7 +54,7 @@ from ...graph.structural import EqualStages
 from ..cost import MAX_COPIES, STORE
 from ..kernel import size_of
 from ..nest.in_range import is_safe, loops_of
-from ..nest.prefix_reductions import is_number, is_short, prefix_reduction_of
+from ..nest.reductions.prefix_reductions import is_number, is_short, prefix_reduction_of
 from .prefixes import AT_LEAST
 
 

@@ -43,8 +43,8 @@ from ...graph.stage import (
 )
 from ..cost import MAX_COPIES
 from ..nest.access import affine_forms, combine
-from ..nest.commuting import commutes
-from ..nest.prefix_reductions import prefix_reduction_of
+from ..nest.reductions.commuting import commutes
+from ..nest.reductions.prefix_reductions import prefix_reduction_of
 
 #: comparison → sign and shift that make it ``form >= 0``
 AT_LEAST = {"ge": (1, 0), "gt": (1, -1), "le": (-1, 0), "lt": (-1, -1)}

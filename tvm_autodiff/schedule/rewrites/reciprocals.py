@@ -35,7 +35,7 @@ from ...graph.stage import (
 from ..cost import LAUNCH_CYCLES
 from ..kernel import iterations
 from ..nest.in_range import is_safe, loops_of
-from ..nest.products import is_sum
+from ..nest.reductions.products import is_sum
 
 #: dtype → n for which quotients by divisors outside of 2**-n to 2**n are scaled by 2**(n - 2): half
 #: of the exponents, so that neither the numerator nor the divisor leaves them

@@ -9,7 +9,7 @@ from tvm import te
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import Graph
-from tvm_autodiff.schedule.nest.prefix_reductions import prefix_reduction_of
+from tvm_autodiff.schedule.nest.reductions.prefix_reductions import prefix_reduction_of
 from tvm_autodiff.schedule.rewrites.sums.scanned_sums import with_scanned_sums
 
 N, M = 5, 24

@@ -35,8 +35,8 @@ from ....expr.nodes import Expr, Tensor, binary, dtype_of, tensor_key
 from ....graph.graph import tensors_read_by
 from ....graph.kinds.loop import Loop
 from ....graph.stage import Extent, Operation, index_dtype, outputs_of
-from ...nest.affine_states import AffineStates
-from ...nest.row_program import components_of
+from ...nest.recurrences.affine_states import AffineStates
+from ...nest.recurrences.row_program import components_of
 from .folded_parts import Folded, multiplied
 from .row_lanes import Lanes, RowLanes, Stack, stacks_in, tensors_read
 from .time_blocks import TimeBlock

@@ -39,7 +39,7 @@ from ....expr.nodes import (
 from ....expr.rewrite import Rewriter, postorder, tree_size
 from ....graph.stage import shape_of
 from ...cost import CALL, SHORT_LOOP
-from ...nest.row_program import RowProgram, components_of, index_key
+from ...nest.recurrences.row_program import RowProgram, components_of, index_key
 from ..loops.squares import turned
 
 Key = tuple[int, int]

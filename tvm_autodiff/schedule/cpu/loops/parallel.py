@@ -14,7 +14,7 @@ from ....graph.stage import Extent, axis_range, index_dtype, loop_axes, reductio
 from ...cost import MAX_TASKS, SHORT_LOOP, enough_tasks
 from ...kernel import Kernel, Repetition, iterations, size_of
 from ...machine import Machine
-from ...nest.commuting import commutes
+from ...nest.reductions.commuting import commutes
 from ...primitives import extent_of
 from ...rewrites.sums.split_reduction import divisor_at_least, split_reduction
 

@@ -49,7 +49,7 @@ from ...cost import KERNEL_CALL, LATENCY, MAX_NODES, SYMBOLIC_SIZE
 from ...declined import Declined, no_gain, other_kind
 from ...kernel import Kernel
 from ...machine import Machine
-from ...nest.row_program import RowProgram, row_program
+from ...nest.recurrences.row_program import RowProgram, row_program
 from ...rewrites.normal_form import normal_form
 from ..lanes.row_lanes import Lanes, RowLanes, stacks_in
 from ..loops.strip_mining import strip_start

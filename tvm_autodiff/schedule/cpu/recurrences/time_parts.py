@@ -26,9 +26,9 @@ from ...cost import LATENCY, MARGIN, MEMORY_BYTE, MIN_LANES, SHORT_LOOP, SYMBOLI
 from ...declined import Declined, no_gain, other_kind
 from ...kernel import Kernel
 from ...machine import Machine
-from ...nest.affine_states import AffineStates, affine_states
-from ...nest.row_program import row_program
-from ...nest.state_latency import latency_of
+from ...nest.recurrences.affine_states import AffineStates, affine_states
+from ...nest.recurrences.row_program import row_program
+from ...nest.recurrences.state_latency import latency_of
 from ...rewrites.normal_form import normal_form
 from ..lanes.part_passes import PartPasses
 

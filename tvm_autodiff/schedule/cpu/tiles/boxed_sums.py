@@ -14,7 +14,7 @@ from ...cost import LATENCY, LAUNCH_CYCLES
 from ...declined import Declined, no_gain
 from ...kernel import Kernel
 from ...machine import Machine
-from ...nest.elementwise_body import reduced_body
+from ...nest.reductions.elementwise_body import reduced_body
 from ...rewrites.sums.boxed import boxed
 from ...rule import Made, Rest, writes_to
 from .nests import Nest, nest_of

@@ -14,7 +14,7 @@ from ....graph.stage import shape_of
 from ...cost import LAUNCH_CYCLES, STORE, TURNED
 from ...kernel import size_of
 from ...machine import Machine
-from ...nest.products import Operand
+from ...nest.reductions.products import Operand
 from .loop_order import reduction_order
 from .nests import Nest, ranges_of
 from .packing import packed_size

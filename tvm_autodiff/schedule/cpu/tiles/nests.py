@@ -29,9 +29,9 @@ from ...cost import SYMBOLIC_SIZE
 from ...kernel import ONCE, Repetition
 from ...machine import Machine
 from ...nest.access import Affine, Interval, affine_forms, interval, strides_along
-from ...nest.elementwise_body import Body, Steps
 from ...nest.in_range import Loops, loops_of, range_conditions
-from ...nest.products import Operand, Product, operand_stride
+from ...nest.reductions.elementwise_body import Body, Steps
+from ...nest.reductions.products import Operand, Product, operand_stride
 from .tiling import Tile
 
 

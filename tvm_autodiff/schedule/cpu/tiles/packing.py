@@ -27,7 +27,7 @@ from ....graph.stage import Axis, Extent, data_axis, make_stage
 from ...cost import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
 from ...nest.in_range import Loops
-from ...nest.products import Atom, Operand, guarded, operand_value, rebased
+from ...nest.reductions.products import Atom, Operand, guarded, operand_value, rebased
 from ...rewrites.conditions.guards import with_guards
 
 

@@ -14,7 +14,7 @@ from math import prod
 
 from ...cost import MIN_LANES, enough_tasks
 from ...machine import Machine
-from ...nest.products import Operand
+from ...nest.reductions.products import Operand
 from .loop_order import TileOrders
 from .nests import Nest, ranges_of
 from .packing import packed_size

@@ -23,8 +23,8 @@ from ...cost import (
 )
 from ...machine import Machine
 from ...nest.access import strides_along
-from ...nest.elementwise_body import Body, Steps
-from ...nest.products import Operand
+from ...nest.reductions.elementwise_body import Body, Steps
+from ...nest.reductions.products import Operand
 from .copies import copy_cycles, launch_cycles, turn_cycles
 from .loop_order import TileOrders, streamed_bytes
 from .nests import Nest, padded_extents

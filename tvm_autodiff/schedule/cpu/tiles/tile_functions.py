@@ -39,7 +39,7 @@ from ....graph.stage import (
 from ...declined import Declined, no_gain
 from ...kernel import Kernel
 from ...machine import Machine
-from ...nest.elementwise_body import reduced_body
+from ...nest.reductions.elementwise_body import reduced_body
 from ...rule import Made, Rest, writes_to
 from ..loops.crossed import crossed
 from ..loops.parallel import shared_loops, threads_of

@@ -22,9 +22,9 @@ from ....expr.rewrite import expand_lets, substituter
 from ....graph.stage import Reduction, axis_range
 from ...cost import MAX_SEARCHED
 from ...kernel import size_of
-from ...nest.elementwise_body import Body
 from ...nest.in_range import loops_of
-from ...nest.products import Operand, Product, guarded, operand_stride, operand_value
+from ...nest.reductions.elementwise_body import Body
+from ...nest.reductions.products import Operand, Product, guarded, operand_stride, operand_value
 
 
 @dataclass(frozen=True)

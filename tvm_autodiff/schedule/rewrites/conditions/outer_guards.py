@@ -23,7 +23,7 @@ from ....graph.stage import (
 )
 from ...kernel import Kernel
 from ...nest.in_range import is_safe, loops_of
-from ...nest.products import is_sum, product_of
+from ...nest.reductions.products import is_sum, product_of
 
 
 def without_outer_guards(kernel: Kernel) -> Kernel | None:

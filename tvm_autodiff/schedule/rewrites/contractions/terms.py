@@ -20,7 +20,7 @@ from ....graph.stage import (
 )
 from ...cost import SYMBOLIC_SIZE
 from ...nest.in_range import Loops, loops_of
-from ...nest.products import (
+from ...nest.reductions.products import (
     Operand,
     Product,
     atoms_of,

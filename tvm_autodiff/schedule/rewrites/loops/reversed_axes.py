@@ -27,8 +27,8 @@ from ....graph.stage import (
     reduction_stage,
 )
 from ...cost import MIN_LANES
-from ...nest.commuting import commutes
 from ...nest.decided import decided
+from ...nest.reductions.commuting import commutes
 
 
 def with_reversed_axes(outputs: Sequence[Tensor]) -> list[Tensor]:

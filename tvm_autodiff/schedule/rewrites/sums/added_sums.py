@@ -28,7 +28,7 @@ from ....expr.nodes import (
 from ....expr.rewrite import postorder, replace_outermost, rewrite
 from ....graph.graph import Graph
 from ....graph.stage import Operation, bodies, is_compute, make_stage, reduction_of, reduction_stage
-from ...nest.products import is_sum
+from ...nest.reductions.products import is_sum
 from .common_functions import aligned, replaced
 
 

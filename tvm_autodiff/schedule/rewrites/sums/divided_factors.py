@@ -25,7 +25,7 @@ from ....expr.rewrite import depends_on, expand_lets, variables_of
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import each_stage
 from ....graph.stage import Operation, is_compute, loop_axes, reduction_of, reduction_stage
-from ...nest.products import is_sum
+from ...nest.reductions.products import is_sum
 
 
 def with_divided_factors(outputs: Sequence[Tensor]) -> list[Tensor]:

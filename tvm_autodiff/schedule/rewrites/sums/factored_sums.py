@@ -39,7 +39,7 @@ from ....graph.stage import (
 )
 from ...nest.decided import decided
 from ...nest.in_range import Loops, is_safe, loops_of
-from ...nest.products import guarded, is_sum
+from ...nest.reductions.products import guarded, is_sum
 
 #: in which a product of literals and factors keeps its range; float16 holds numbers up to 65504
 _DTYPES = ("float32", "float64")

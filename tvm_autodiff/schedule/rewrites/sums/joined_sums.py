@@ -26,7 +26,7 @@ from ...cost import LATENCY, LAUNCH_CYCLES
 from ...kernel import iterations
 from ...nest.access import streamed
 from ...nest.inside import unit_strides_inside
-from ...nest.products import is_sum
+from ...nest.reductions.products import is_sum
 from .common_functions import aligned, expensive_everywhere, replaced
 
 Key = tuple[int, int]

@@ -41,7 +41,7 @@ from ....graph.stage import (
 from ...cost import STORE
 from ...kernel import size_of
 from ...nest.literals import FLOOR_DIVISIONS
-from ...nest.products import guarded, is_sum
+from ...nest.reductions.products import guarded, is_sum
 
 
 def with_narrowed_results(outputs: Sequence[Tensor]) -> list[Tensor]:

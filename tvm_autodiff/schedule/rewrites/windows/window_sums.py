@@ -24,7 +24,7 @@ from ....graph.stage import (
 from ...cost import STORE
 from ...kernel import size_of
 from ...nest.access import unit_strides
-from ...nest.products import is_sum
+from ...nest.reductions.products import is_sum
 
 
 def with_window_sums(outputs: Sequence[Tensor]) -> list[Tensor]:

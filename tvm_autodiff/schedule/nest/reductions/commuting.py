@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isclose
 
-from ...expr.build import const
-from ...expr.nodes import Expr, const_value, dtype_of, node_id, op_name, operands
-from ...expr.simplify import simplify
-from ...graph.stage import Combiner
+from ....expr.build import const
+from ....expr.nodes import Expr, const_value, dtype_of, node_id, op_name, operands
+from ....expr.simplify import simplify
+from ....graph.stage import Combiner
 
 _COMMUTE = frozenset(("add", "mul", "max", "min"))
 

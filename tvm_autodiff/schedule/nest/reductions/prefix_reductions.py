@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...expr.build import all_of, conjuncts, if_then_else
-from ...expr.integers.prefix_order import PrefixOrder, prefix_order
-from ...expr.nodes import (
+from ....expr.build import all_of, conjuncts, if_then_else
+from ....expr.integers.prefix_order import PrefixOrder, prefix_order
+from ....expr.nodes import (
     BRANCHES,
     Expr,
     const_value,
@@ -22,12 +22,12 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.printing.reducer_signs import sign_of
-from ...expr.rewrite import depends_on, expand_lets
-from ...expr.sharing.lets import merge_equal
-from ...graph.sizes.equal_sizes import equal_extents
-from ...graph.stage import Extent, Operation, Reduction, axis_range, is_compute, reduction_of
-from ..cost import MAX_COPIES
+from ....expr.printing.reducer_signs import sign_of
+from ....expr.rewrite import depends_on, expand_lets
+from ....expr.sharing.lets import merge_equal
+from ....graph.sizes.equal_sizes import equal_extents
+from ....graph.stage import Extent, Operation, Reduction, axis_range, is_compute, reduction_of
+from ...cost import MAX_COPIES
 from .commuting import commutes
 
 

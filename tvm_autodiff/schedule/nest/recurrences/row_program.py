@@ -14,9 +14,9 @@ from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 
-from ...expr.build import cast, const, select, variable
-from ...expr.costly import EXPENSIVE
-from ...expr.nodes import (
+from ....expr.build import cast, const, select, variable
+from ....expr.costly import EXPENSIVE
+from ....expr.nodes import (
     BINARY_CLASSES,
     INTEGER_DIVISIONS,
     Expr,
@@ -34,10 +34,10 @@ from ...expr.nodes import (
     tensor_key,
     with_operands,
 )
-from ...expr.rewrite import Rewriter, expand_lets, postorder
-from ...expr.sharing.lets import merge_equal
-from ...graph.kinds.loop import Step
-from ...graph.stage import (
+from ....expr.rewrite import Rewriter, expand_lets, postorder
+from ....expr.sharing.lets import merge_equal
+from ....graph.kinds.loop import Step
+from ....graph.stage import (
     Operation,
     Reduction,
     bodies,
@@ -48,8 +48,8 @@ from ...graph.stage import (
     reduction_of,
     shape_of,
 )
-from ..declined import Declined, no_gain, other_kind
-from .literals import over_numbers
+from ...declined import Declined, no_gain, other_kind
+from ..literals import over_numbers
 
 Key: TypeAlias = tuple[Any, ...]
 

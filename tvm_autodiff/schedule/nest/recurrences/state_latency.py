@@ -4,9 +4,9 @@ arithmetic.
 
 from __future__ import annotations
 
-from ...expr.nodes import Expr, node_id, op_name, operands
-from ...expr.rewrite import postorder
-from ..cost import DIVISION, LATENCY
+from ....expr.nodes import Expr, node_id, op_name, operands
+from ....expr.rewrite import postorder
+from ...cost import DIVISION, LATENCY
 from .row_program import RowProgram
 
 _FREE = ("var", "const", "cast", "load")

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...expr.build import add, all_of, cast, compare, const, if_then_else, mul
-from ...expr.costly import may_be_infinite
-from ...expr.factoring import conditional_factors
-from ...expr.nodes import (
+from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul
+from ....expr.costly import may_be_infinite
+from ....expr.factoring import conditional_factors
+from ....expr.nodes import (
     COMPARISONS,
     Axis,
     Expr,
@@ -26,10 +26,10 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import postorder, replace_outermost, rewrite
-from ...graph.stage import Operation, Reduction, reduction_of
-from .access import Affine, AffineForms, affine_forms, combine, stride_of
-from .in_range import Loops, range_conditions, read_conditions
+from ....expr.rewrite import postorder, replace_outermost, rewrite
+from ....graph.stage import Operation, Reduction, reduction_of
+from ..access import Affine, AffineForms, affine_forms, combine, stride_of
+from ..in_range import Loops, range_conditions, read_conditions
 
 #: comparison → (sign, slack) with ``sign * (left - right) - slack >= 0``
 _AT_LEAST = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}

@@ -6,7 +6,7 @@ import pytest
 from tvm import te, tirx
 
 from tvm_autodiff.graph.stage import reduction_of
-from tvm_autodiff.schedule.nest.commuting import commutes
+from tvm_autodiff.schedule.nest.reductions.commuting import commutes
 
 REDUCERS = {
     "sum": (1, lambda a, b: (a[0] + b[0],), True),

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...codegen.passes.short_circuit import condition_of
-from ...expr.build import cast, compare, select, zero_like
-from ...expr.costly import EXPENSIVE
-from ...expr.nodes import (
+from ....codegen.passes.short_circuit import condition_of
+from ....expr.build import cast, compare, select, zero_like
+from ....expr.costly import EXPENSIVE
+from ....expr.nodes import (
     BITWISE_CLASSES,
     BRANCHES,
     COMPARISONS,
@@ -30,11 +30,11 @@ from ...expr.nodes import (
     operands,
     with_operands,
 )
-from ...expr.rewrite import expand_lets, postorder, replace_outermost
-from ...expr.sharing.lets import bind_shared, merge_equal
-from ...graph.stage import Operation, Reduction, reduction_of
-from ..cost import CALL, DIVISION
-from ..declined import NO_REDUCTION, Declined, other_kind
+from ....expr.rewrite import expand_lets, postorder, replace_outermost
+from ....expr.sharing.lets import bind_shared, merge_equal
+from ....graph.stage import Operation, Reduction, reduction_of
+from ...cost import CALL, DIVISION
+from ...declined import NO_REDUCTION, Declined, other_kind
 from .products import Operand, Product, atoms_of, is_sum, product_of
 
 _SLOW = {**dict.fromkeys(("div", "sqrt", "rsqrt"), DIVISION), **dict.fromkeys(EXPENSIVE, CALL)}

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...codegen.passes.short_circuit import condition_of
-from ...codegen.targets import USUAL_PORT_BYTES
-from ...expr.build import conjuncts
-from ...expr.dtypes import itemsize
-from ...expr.integers.prefix_order import unconverted
-from ...expr.nodes import (
+from ....codegen.passes.short_circuit import condition_of
+from ....codegen.targets import USUAL_PORT_BYTES
+from ....expr.build import conjuncts
+from ....expr.dtypes import itemsize
+from ....expr.integers.prefix_order import unconverted
+from ....expr.nodes import (
     BRANCHES,
     Expr,
     const_value,
@@ -26,9 +26,9 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import contains_load, depends_on, expand_lets
-from ...expr.sharing.lets import merge_equal
-from ...graph.stage import (
+from ....expr.rewrite import contains_load, depends_on, expand_lets
+from ....expr.sharing.lets import merge_equal
+from ....graph.stage import (
     Extent,
     Operation,
     Reduction,
@@ -38,8 +38,8 @@ from ...graph.stage import (
     reduction_bounds,
     reduction_of,
 )
-from ...rules.reductions.reducers import classify
-from ..cost import STORE
+from ....rules.reductions.reducers import classify
+from ...cost import STORE
 from .prefix_reductions import is_first_extreme
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...expr.build import add, cast, const, div, mul, neg, select, sub, variable
-from ...expr.nodes import (
+from ....expr.build import add, cast, const, div, mul, neg, select, sub, variable
+from ....expr.nodes import (
     Expr,
     Var,
     const_value,
@@ -21,7 +21,7 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import postorder
+from ....expr.rewrite import postorder
 from .row_program import RowProgram
 
 #: the derivative of a value by one state; None for what does not depend on it

@@ -12,9 +12,9 @@ from tvm import te
 from tests.evaluate import evaluate
 from tvm_autodiff.graph.kinds.loop import Step, step_of
 from tvm_autodiff.schedule.declined import Declined
-from tvm_autodiff.schedule.nest.affine_states import AffineStates, affine_states
-from tvm_autodiff.schedule.nest.row_program import RowProgram, row_program
-from tvm_autodiff.schedule.nest.state_latency import latency_of
+from tvm_autodiff.schedule.nest.recurrences.affine_states import AffineStates, affine_states
+from tvm_autodiff.schedule.nest.recurrences.row_program import RowProgram, row_program
+from tvm_autodiff.schedule.nest.recurrences.state_latency import latency_of
 
 Numbers = dict[Any, Any]
 

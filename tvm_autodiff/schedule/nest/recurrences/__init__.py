@@ -1,0 +1,1 @@
+"""Steps of loops over time, row by row: their programs, states and latencies."""

@@ -1,0 +1,1 @@
+"""What a reduction is: a sum of products, a body over operands, a prefix, a choice by masks."""
