@@ -279,8 +279,8 @@ def test_a_reason_that_several_share_is_told_once():
     other = [("rule", Declined("it is even"))]
     kernels = [*(heavy(name, 256, m=256) for name in ("a", "a", "b")), heavy("c", 256, other, 256)]
     notice = notice_of(kernels, avx512())
-    assert "stages a, b by plain loops, about 75% of the time (rule: it is odd)" in notice
-    assert "stage c by plain loops, about 25% of the time (rule: it is even)" in notice
+    assert "stages a, b by plain loops, 75% of the estimated work (rule: it is odd)" in notice
+    assert "stage c by plain loops, 25% of the estimated work (rule: it is even)" in notice
 
 
 def test_stages_of_the_user_are_not_warned_of():

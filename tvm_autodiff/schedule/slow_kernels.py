@@ -95,7 +95,7 @@ def notice_of(scheduled: Sequence[Scheduled], machine: Machine) -> str | None:
         share = sum(_operations(one, machine) for one in some) / total
         names = list(dict.fromkeys(one.kernel.name for one in some))
         stages = f"stage{'s' if len(names) > 1 else ''} {', '.join(names)}"
-        lines.append(f"{stages} by {how}, about {share:.0%} of the time ({reasons})")
+        lines.append(f"{stages} by {how}, {share:.0%} of the estimated work ({reasons})")
         told += len(some)
     if len(found) > told:
         lines.append(f"{len(found) - told} more")
