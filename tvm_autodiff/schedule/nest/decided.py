@@ -113,8 +113,9 @@ def parts_decided(
     >>> from tvm_autodiff.expr.nodes import is_load
     >>> i, x = te.var("i"), te.placeholder((9,), name="x")
     >>> body = te.if_then_else(i < 4, x[te.min(i, 5)] * 2.0, x[i])
-    >>> parts_decided([body], is_load, DecidedForms([i]), {node_id(i): (0, 3)})
-    [x[i]]
+    >>> [read] = parts_decided([body], is_load, DecidedForms([i]), {node_id(i): (0, 3)})
+    >>> operands_of(read)
+    (i,)
     """
     simplified = _decider(forms, ranges)
 
