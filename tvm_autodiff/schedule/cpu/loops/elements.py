@@ -103,7 +103,6 @@ def _cut_small(order: Sequence[Expr], bound: set[int], allowed: set[int]) -> lis
 
 def without_branches(exprs: Sequence[Expr], loops: Loops) -> list[Expr]:
     """``if c then x[i] else 0 → select(c, x[i], 0)`` if i lies inside x in either case."""
-
     if not any(op_name(node) == "if_then_else" for node in postorder(list(exprs))):
         return unmarked(exprs, loops)
     forms, last = AffineForms(loops.variables), list(loops.variables[-1:])
