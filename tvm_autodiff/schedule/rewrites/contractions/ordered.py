@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ....expr.build import sum_of
 from ....expr.nodes import Tensor, is_load, load, load_tensor, node_id, operands
@@ -24,6 +25,9 @@ from .order import Elimination, Order, cheapest_order
 from .shared import Shared, Term, shared_eliminations
 from .stages import Results, Stages
 from .terms import Contraction, contractions_of, divisor_of, whole_of
+
+#: a term, and the cheapest order of its sums
+_Ordered: TypeAlias = tuple[Contraction, Order]
 
 
 def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -60,20 +64,19 @@ class _Plan:
 def _plans(stages: Sequence[Operation]) -> list[list[_Plan] | None]:
     """The plans of the terms of each stage; None for stages that stay."""
     readings = _readings(stages)
-    orders = [list(map(_order, terms)) for terms in readings]
     return [
-        _planned(terms, first) if any(first) or _pays(terms, own) else None
-        for terms, own, first in zip(readings, orders, _shared(readings), strict=True)
+        _planned(terms, first) if any(first) or _pays(terms) else None
+        for terms, first in zip(readings, _shared(readings), strict=True)
     ]
 
 
-def _readings(stages: Sequence[Operation]) -> list[list[Contraction]]:
+def _readings(stages: Sequence[Operation]) -> list[list[_Ordered]]:
     """The terms of each stage, or the whole if others begin with that and with no term of it:
     ``Σ (e₁ + e₂), Σ (e₁ + e₂)*u``.
     """
-    terms = list(map(contractions_of, stages))
+    terms = [list(map(_ordered, contractions_of(op))) for op in stages]
     wholes = [
-        whole_of(op) if len(own) > 1 and not _pays(own, list(map(_order, own))) else []
+        list(map(_ordered, whole_of(op))) if len(own) > 1 and not _pays(own) else []
         for op, own in zip(stages, terms, strict=True)
     ]
     if not any(wholes):
@@ -85,12 +88,12 @@ def _readings(stages: Sequence[Operation]) -> list[list[Contraction]]:
     ]
 
 
-def _shared(found: Sequence[Sequence[Contraction]]) -> list[list[Shared | None]]:
+def _shared(found: Sequence[Sequence[_Ordered]]) -> list[list[Shared | None]]:
     """What each term of each stage begins with, and others, too."""
     every = [
-        Term((stage, place), term, _order(term).cost)
+        Term((stage, place), term, order.cost)
         for stage, terms in enumerate(found)
-        for place, term in enumerate(terms)
+        for place, (term, order) in enumerate(terms)
     ]
     shared = shared_eliminations(every)
     return [
@@ -99,33 +102,38 @@ def _shared(found: Sequence[Sequence[Contraction]]) -> list[list[Shared | None]]
     ]
 
 
-def _planned(terms: Sequence[Contraction], firsts: Sequence[Shared | None]) -> list[_Plan]:
+def _planned(terms: Sequence[_Ordered], firsts: Sequence[Shared | None]) -> list[_Plan]:
     """The plans of the terms of a stage, which begin with what is shared."""
     plans = []
-    for term, first in zip(terms, firsts, strict=True):
-        own = _order(term, None if first is None else first.elimination)
+    for (term, order), first in zip(terms, firsts, strict=True):
+        own = order if first is None else _order(term, first.elimination)
         plans.append(_Plan(term, _divided_last(term, own.eliminations), first))
     return plans
+
+
+def _ordered(term: Contraction) -> _Ordered:
+    return term, _order(term)
 
 
 def _order(term: Contraction, first: Elimination | None = None) -> Order:
     return cheapest_order(term.variables(), term.kept, term.extents(), first)
 
 
-def _pays(terms: Sequence[Contraction], orders: Sequence[Order]) -> bool:
+def _pays(terms: Sequence[_Ordered]) -> bool:
     """Whether the orders of the terms of a stage take less time than the stage as it is."""
     if any(
         len(_divided_last(term, order.eliminations)) > len(order.eliminations)
-        for term, order in zip(terms, orders, strict=True)
+        for term, order in terms
     ):
         return True
-    if not any(found.eliminations for found in orders):
+    if not any(order.eliminations for _, order in terms):
         return False
     # each sum that is left writes what the last one adds
-    left = [t for t, o in zip(terms, orders, strict=True) if not _is_whole(t, o.eliminations)]
-    added = max(0, len(left) - 1) * STORE * size_of([axis_range(a)[1] for a in terms[0].op.axis])
-    cost = sum(found.cost for found in orders) + added
-    return cost * MARGIN <= sum(found.together for found in orders)
+    left = [term for term, order in terms if not _is_whole(term, order.eliminations)]
+    points = size_of([axis_range(axis)[1] for axis in terms[0][0].op.axis])
+    added = max(0, len(left) - 1) * STORE * points
+    cost = sum(order.cost for _, order in terms) + added
+    return cost * MARGIN <= sum(order.together for _, order in terms)
 
 
 def _is_whole(term: Contraction, order: Sequence[Elimination]) -> bool:
