@@ -1,4 +1,4 @@
-"""NaN in the data, as docs/how-to/verify_gradients.md tells: what passes it on, and what does not."""
+"""NaN in the data: what passes it on, and what does not (docs/how-to/verify_gradients.md)."""
 
 from __future__ import annotations
 
