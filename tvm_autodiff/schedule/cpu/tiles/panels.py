@@ -46,7 +46,7 @@ def panels_of(
     """
     if nest.spatial[tile.vector] not in operand.variables():
         return None  # loops that begin with another operand stream the one of the vectors
-    if nest.blocks or len(nest.extents) < len(nest.spatial) + len(nest.reduced):
+    if nest.blocks or any(key not in nest.extents for key in nest.reduced):
         return None
     if nest.repetition.times > 1 and nest.is_fixed(operand):
         return None  # one copy serves all steps
@@ -54,11 +54,14 @@ def panels_of(
         return None
     alone = {atom[0][0] for atom in operand.atoms if len(atom) == 1}
     turns = {
-        axis: padded[key] // tile.factors.get(axis, 1) for axis, key in enumerate(nest.spatial)
+        axis: padded.get(key, nest.symbolic) // tile.factors.get(axis, 1)
+        for axis, key in enumerate(nest.spatial)
     }
     outer = [axis for axis, n in turns.items() if n > 1 and nest.spatial[axis] in alone]
+    if any(key not in padded for axis, key in enumerate(nest.spatial) if axis not in outer):
+        return None  # a panel would have a symbolic size
     panels = prod(turns[axis] for axis in outer)
-    size = packed_size(operand, ranges_of(padded))
+    size = packed_size(operand, ranges_of(padded), nest.symbolic)
     if size is None or 2 * size // panels * nest.itemsize > machine.cache_bytes:
         return None
     if prod(turns.values()) == panels:

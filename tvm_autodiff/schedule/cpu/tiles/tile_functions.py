@@ -50,8 +50,9 @@ from .nests import Nest, nest_of, padded_extents
 from .packing import Packed, TileAxes, pack
 from .panel_copy import panel_copy
 from .panels import Panels, panels_of
+from .reduced_blocks import Blocks, blocks_of
 from .tile_choice import tile_cycles, worth_finishing_apart, worth_turning
-from .tiling import Spot, Tile, TileCode
+from .tiling import Part, Spot, Tile, TileCode
 
 
 def nest_of_kernel(kernel: Kernel, machine: Machine) -> Nest | None:
@@ -92,7 +93,8 @@ def tile_functions(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> 
                 del copies[number]
                 break
     if isinstance(launch, Declined):
-        launch = write.over_tiles()
+        blocks = blocks_of(nest, tile, machine)
+        launch = write.over_tiles() if blocks is None else write.over_blocks(blocks)
     launches: Made = [*map(copied, copies.values()), launch]
     return launches if turned is None else writes_to([*launches, Rest(turned[1])], kernel)
 
@@ -116,6 +118,19 @@ class _Function:
         starts, loops, numbers = tile_loops(self.nest, self.tile, self.inner, order)
         code, spot = self._code(places), self._spot(starts, numbers)
         return self._function(loops, code.allocated(code.at(spot)), inputs, buffers)
+
+    def over_blocks(self, blocks: Blocks) -> StageFunction:
+        """The function that passes over one block of the reduction after the other."""
+        inputs, places, buffers = self._parameters([])
+        order = tile_order(self.nest, self.tile, self.machine)
+        starts, loops, numbers = tile_loops(self.nest, self.tile, self.inner, order)
+        code, spot = self._code(places), self._spot(starts, numbers)
+        turns = [(var, extent) for var, extent in loops if isinstance(extent, int)]
+
+        def body(part: Part) -> Statement:
+            return self._shared(loops, code.allocated(code.at(replace(spot, part=part))))
+
+        return self._made(blocks.over(turns, code.sums, body), inputs, buffers)
 
     def over_panels(self, packed: Packed, panels: Panels) -> StageFunction | Declined:
         """The function that copies each panel of an operand before the tiles that read it."""
@@ -167,8 +182,15 @@ class _Function:
         inputs: tuple[Tensor, ...],
         buffers: list[Buffer],
     ) -> StageFunction:
+        return self._made(self._shared(loops, body), inputs, buffers)
+
+    def _shared(self, loops: Sequence[tuple[Var, Extent]], body: Statement) -> Statement:
         cycles = tile_cycles(self.nest, self.tile, replace(self.machine, threads=1))
-        body = shared_loops(loops, body, threads_of(self.kernel, self.machine, cycles))
+        return shared_loops(loops, body, threads_of(self.kernel, self.machine, cycles))
+
+    def _made(
+        self, body: Statement, inputs: tuple[Tensor, ...], buffers: list[Buffer]
+    ) -> StageFunction:
         return StageFunction(function(buffers, body, once=True), inputs, tuple(self._results))
 
 

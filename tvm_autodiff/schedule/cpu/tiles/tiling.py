@@ -17,6 +17,7 @@ from ....codegen.loop_nest import (
     SERIAL,
     UNROLLED,
     VECTORIZED,
+    Local,
     Places,
     Statement,
     allocated,
@@ -66,6 +67,33 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Part:
+    """A part of a reduction, which begins where the part before it has ended.
+
+    Attributes
+    ----------
+    var : Var
+        The variable of the reduced axis that the parts divide.
+    low, count : Expr
+        Its first place, and how many there are.
+    first, last : Expr
+        Whether no part is before it, or after it.
+    kept : tuple of Local
+        The accumulators of all tiles between two parts: ``[tile, place of the accumulator]``.
+    tile : Expr
+        The number of the tile.
+    """
+
+    var: Var
+    low: Expr
+    count: Expr
+    first: Expr
+    last: Expr
+    kept: tuple[Local, ...]
+    tile: Expr
+
+
+@dataclass(frozen=True)
 class Spot:
     """Where a tile lies.
 
@@ -79,16 +107,22 @@ class Spot:
         How many places it has along an axis, where these are fewer than in the tile.
     values : mapping from Var to Expr
         Other variables in what it reads.
+    part : Part or None
+        The part of the reduction, if it is not the whole.
     """
 
     starts: Mapping[int, Expr]
     ends: Mapping[int, Extent] = field(default_factory=dict)
     counts: Mapping[int, int] = field(default_factory=dict)
     values: Mapping[Var, Expr] = field(default_factory=dict)
+    part: Part | None = None
 
 
 #: the stores of an element: from the values of its accumulators and its place along each axis
 Stores = Callable[[Sequence[Expr], Sequence[Expr]], Sequence[Statement]]
+
+#: the statements of an accumulator: from its place in the tile and that in its buffer
+_Registers = Callable[[Sequence[Expr], Expr], Sequence[Statement]]
 
 
 class TileCode:
@@ -121,7 +155,7 @@ class TileCode:
         self._tile, self._axes, self._reduction = tile, axes, reduction
         self._inside, self._places, self._stores = inside, places, stores
         elements = tile.unrolled_elements * tile.vectors * tile.width
-        self._sums = [
+        self.sums = [
             local(f"acc{number}", [elements], dtype_of(one), "local")
             for number, one in enumerate(reduction.combiner.identity)
         ]
@@ -131,20 +165,24 @@ class TileCode:
 
         One that exceeds TVM's stack takes 40 ns, as long as a small tile.
         """
-        return allocated(self._sums, body)
+        return allocated(self.sums, body)
 
     def at(self, spot: Spot) -> Statement:
-        """The results of a tile."""
-        found = self._reduction
-        reduced = [(axis, counter(axis.var.name, axis_range(axis)[1])) for axis in found.axes]
+        """The results of a tile; of a part of a reduction only after the last one."""
+        found, part = self._reduction, spot.part
         table: dict[Var, Expr] = dict(spot.values)
-        for axis, var in reduced:
-            low = axis_range(axis)[0]
+        loops: list[tuple[Var, Extent]] = []
+        for axis in found.axes:
+            low, extent = axis_range(axis)
+            if part is not None and node_id(axis.var) == node_id(part.var):
+                low, extent = part.low, part.count
+            var = counter(axis.var.name, extent)
+            loops.append((var, extent))
             start = const(low, dtype_of(var)) if isinstance(low, int) else low
             table[axis.var] = cast(dtype_of(axis.var), add(var, start))
 
         def cleared(_: Sequence[Expr], place: Expr) -> list[Statement]:
-            pairs = zip(self._sums, found.combiner.identity, strict=True)
+            pairs = zip(self.sums, found.combiner.identity, strict=True)
             return [store(one, value, [place]) for one, value in pairs]
 
         def accumulated(inside: Sequence[Expr], place: Expr) -> list[Statement]:
@@ -156,15 +194,29 @@ class TileCode:
                     here[var] = cast(dtype_of(var), inside[number])
             rename = substituter(here)
             values = [self._places.read(rename(source)) for source in found.sources]
-            return combined(found, self._sums, [place], values)
+            return combined(found, self.sums, [place], values)
 
-        loops = [(var, axis_range(axis)[1]) for axis, var in reduced]
-        body = nested(loops, self._registers(accumulated, spot))
-        return sequence([self._registers(cleared, spot), body, self._written(spot)])
+        begun, ended = self._registers(cleared, spot), self._written(spot)
+        if part is not None:
+            begun = branch(part.first, begun, self._registers(self._resumed(part), spot))
+            ended = branch(part.last, ended, self._registers(self._kept(part), spot))
+        return sequence([begun, nested(loops, self._registers(accumulated, spot)), ended])
 
-    def _registers(
-        self, body: Callable[[Sequence[Expr], Expr], Sequence[Statement]], spot: Spot
-    ) -> Statement:
+    def _resumed(self, part: Part) -> _Registers:
+        """The accumulators of the part before."""
+        return lambda _, place: [
+            store(own, element(kept, [part.tile, place]), [place])
+            for own, kept in zip(self.sums, part.kept, strict=True)
+        ]
+
+    def _kept(self, part: Part) -> _Registers:
+        """The accumulators for the next part."""
+        return lambda _, place: [
+            store(kept, element(own, [place]), [part.tile, place])
+            for own, kept in zip(self.sums, part.kept, strict=True)
+        ]
+
+    def _registers(self, body: _Registers, spot: Spot) -> Statement:
         """A statement for each accumulator: from the place in the tile and that in the buffer."""
         tile = self._tile
         rows = [(axis, spot.counts.get(axis, factor)) for axis, factor in tile.unrolled]
@@ -218,7 +270,7 @@ class TileCode:
         self, spot: Spot, inside: Sequence[Expr], values: Sequence[Expr] | None = None
     ) -> Statement:
         place = self._place(inside)
-        found = values or [element(one, [place]) for one in self._sums]
+        found = values or [element(one, [place]) for one in self.sums]
         places = [
             cast(dtype_of(axis.var), _sum(spot.starts[number], inside[number]))
             for number, axis in enumerate(self._axes)
@@ -251,7 +303,7 @@ class TileCode:
         place = self._place([*rows[:-1], add(first, copied)])
         copies = [
             store(to, element(one, [place]), [copied])
-            for to, one in zip(lanes, self._sums, strict=True)
+            for to, one in zip(lanes, self.sums, strict=True)
         ]
         left = binary("max", sub(end, start), const(0, dtype))
         count = binary("min", width, left)

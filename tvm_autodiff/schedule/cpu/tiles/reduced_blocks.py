@@ -1,0 +1,97 @@
+"""Blocks of a reduction over an axis of symbolic extent: all tiles pass over a part that the second
+cache holds, and then over the next one. Accumulators are kept in memory in between.
+
+    ``for i, j: y[i, j] = Σ_k f(i, j, k)
+    →  for b: for i, j: y[i, j] = y[i, j] + Σ_{k in block b} f(i, j, k)``
+
+Each result is summed up in the same order as without blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....codegen.loop_nest import Local, Statement, allocated, counter, local, loop
+from ....expr.build import add, cast, compare, const, mul, sub
+from ....expr.nodes import Axis, Expr, Var, binary, dtype_of
+from ....graph.stage import axis_range
+from ...cost import LARGE_SIZE
+from ...kernel import size_of
+from ...machine import Machine
+from .loop_order import reduction_order
+from .nests import Nest, padded_extents, ranges_of
+from .packing import packed_size
+from .tiling import Part, Tile
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The blocks of a reduced axis, of so many places each; the last one may have fewer."""
+
+    axis: Axis
+    size: int
+
+    def over(
+        self,
+        tiles: Sequence[tuple[Var, int]],
+        sums: Sequence[Local],
+        body: Callable[[Part], Statement],
+    ) -> Statement:
+        """All blocks of the tiles in some loops, with the accumulators `sums` of a tile; `body` is
+        these loops for a part of the reduction.
+        """
+        extent = axis_range(self.axis)[1]
+        dtype = dtype_of(extent)
+        size, zero, one = (const(number, dtype) for number in (self.size, 0, 1))
+        count = binary("floordiv", add(extent, const(self.size - 1, dtype)), size)
+        block = counter("block", count)
+        low = mul(block, size)
+        number: Expr = const(0, "int32")
+        for var, turns in tiles:
+            number = add(mul(number, const(turns, "int32")), cast("int32", var))
+        every = size_of([turns for _, turns in tiles], 1)
+        kept = [
+            local(f"kept{n}", [every, one.elements], one.buffer.dtype) for n, one in enumerate(sums)
+        ]
+        part = Part(
+            self.axis.var,
+            low,
+            binary("min", size, sub(extent, low)),
+            compare("eq", block, zero),
+            compare("ge", add(low, size), extent),
+            tuple(kept),
+            number,
+        )
+        # an empty sum has a block as well, which writes the results
+        blocks = binary("max", count, one)
+        return allocated(kept, loop(block, blocks, body(part)))
+
+
+def blocks_of(nest: Nest, tile: Tile, machine: Machine) -> Blocks | None:
+    """Blocks whose operands stay in the second cache until the last tile has read them, if calls
+    of large sizes read more than that; None if the accumulators of all tiles are too many.
+    """
+    padded = padded_extents(nest, tile)
+    if any(key not in padded for key in nest.spatial):
+        return None
+    half = machine.cache_bytes // 2
+    sums = len(nest.body.reduction.sources)
+    if 2 * nest.count(nest.spatial, padded) * nest.itemsize * sums > half:
+        return None
+    for place in reduction_order(nest, tile):
+        key = nest.reduced[place]
+        if key in nest.extents:
+            continue
+        step = _bytes(nest, {**padded, key: 1})
+        if step is None or step * LARGE_SIZE <= half or step > half:
+            continue
+        return Blocks(nest.body.reduction.axes[place], half // step)
+    return None
+
+
+def _bytes(nest: Nest, extents: dict[int, int]) -> int | None:
+    """The bytes that all tiles read."""
+    ranges = ranges_of(extents)
+    sizes = [packed_size(one, ranges, nest.symbolic) for one in nest.body.operands]
+    return None if None in sizes else sum(size or 0 for size in sizes) * nest.itemsize
