@@ -121,6 +121,13 @@ class Nest:
         repetition = Repetition(times)
         return replace(self, extents=extents, blocks=frozenset(sizes), repetition=repetition)
 
+    def of_all_blocks(self) -> Nest:
+        """The loops of so many blocks as a symbolic extent counts for."""
+        every = {key: self.extents[key] * self.repetition.times for key in self.blocks}
+        return replace(
+            self, extents={**self.extents, **every}, blocks=frozenset(), repetition=ONCE
+        )
+
     def is_fixed(self, operand: Operand) -> bool:
         """Whether an operand holds the same values in every step of the loop that this is in."""
         if self.blocks:

@@ -94,12 +94,15 @@ def row_functions(
         places,
         lambda values, here: stored(kernel, values, here, places),
     )
-    others = [number for number in tile_order(inside, tile, machine) if number != axis]
-    starts, loops, numbers = tile_loops(inside, tile, inner, others)
+    order = tile_order(inside.of_all_blocks(), tile, machine)
+    place = order.index(axis)
+    starts, loops, numbers = tile_loops(inside, tile, inner, order[:place])
+    in_block, within, more = tile_loops(inside, tile, inner, order[place + 1 :])
     ends = ends_of(inside, tile)
 
     def at(count: int, row: Expr) -> Statement:
-        return code.at(Spot({**starts, axis: row}, ends, {axis: count}, numbers))
+        begins = {**starts, **in_block, axis: row}
+        return nested(within, code.at(Spot(begins, ends, {axis: count}, {**numbers, **more})))
 
     rows = rows_of(at, size, axis_range(nest.body.axes[axis])[1])
     if threads > 1 and size_of([extent for _, extent in loops], 1) < threads:

@@ -45,9 +45,7 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     least = plain_cycles(nest, one)
     last = len(nest.spatial) - 1
     if tile is not None:
-        # the rest of the rows has smaller tiles; that of panels has a tile of its own
-        worse = 1.0 if last in symbolic else MARGIN
-        least = min(least, estimated_cycles(nest, tile, one) / worse)
+        least = min(least, estimated_cycles(nest, tile, one) * _preference(tile, symbolic, last))
     threads = threads_of(kernel, machine)
     if last not in symbolic:
         best = min(_rows(symbolic, nest, one), key=_cycles, default=None)
@@ -63,6 +61,15 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
         return None
     made = panel_functions(plain.kernel, inside, best.sizes, best.tile, machine, threads)
     return None if made is None else writes_to([*map(Rest, plain.copies), *made], kernel)
+
+
+def _preference(tile: Tile, symbolic: list[int], last: int) -> float:
+    """What the time of blocks is compared with, in units of the time of a tile of literal axes."""
+    if last in symbolic:
+        return 1.0  # what panels leave has a tile of its own
+    if any(axis < max(symbolic) for axis, _ in tile.unrolled):
+        return MARGIN  # its rows are a symbolic size apart, each in a page of its own
+    return 1 / MARGIN  # what blocks leave has smaller tiles
 
 
 def _sizes(machine: Machine) -> list[int]:
