@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from ...cost import LATENCY, MARGIN, MAX_COPIES, MIN_LANES
@@ -94,12 +95,11 @@ def _panels(nest: Nest, one: Machine) -> Iterator[_Blocks]:
     last, lanes = len(nest.spatial) - 1, one.lanes(nest.dtype)
     others = [n for n, key in enumerate(nest.spatial[:last]) if key not in nest.extents]
     rows: list[dict[int, int]] = [{n: size} for n in others for size in _sizes(one)]
-    for row in rows or [{}]:
-        sizes = {**row, last: LATENCY * lanes}
+    for row, vectors in product(rows or [{}], range(1, LATENCY + 1)):
+        sizes = {**row, last: vectors * lanes}
         inside = nest.in_blocks({nest.spatial[n]: size for n, size in sizes.items()})
         tile = best_tile(inside, one, next(iter(row), None))
-        if tile is None or tile.vector != last or tile.width != lanes:
+        if tile is None or (tile.vector, tile.width, tile.vectors) != (last, lanes, vectors):
             continue
         count = prod(one.symbolic_size / size for size in sizes.values())
-        fitting = {**row, last: tile.width * tile.vectors}
-        yield _Blocks(fitting, tile, tile_cycles(inside, tile, one) * count)
+        yield _Blocks(sizes, tile, tile_cycles(inside, tile, one) * count)

@@ -21,12 +21,14 @@ from ....expr.nodes import (
     Var,
     dtype_of,
     is_const,
+    is_integer,
     is_load,
     node_id,
     op_name,
     operands,
 )
-from ....expr.rewrite import postorder, replace_outermost, rewrite
+from ....expr.rewrite import depends_on, postorder, replace_outermost, rewrite
+from ....expr.simplify import linear_terms
 from ....graph.stage import Operation, Reduction, reduction_of
 from ..access import Affine, AffineForms, affine_forms, combine, stride_of
 from ..in_range import Loops, range_conditions, read_conditions
@@ -213,21 +215,31 @@ def _unsigned(
 
 
 def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
-    """``p <= h + 1 → 0 <= h - p + 1``: the compared sides become one affine form."""
-    if op_name(guard) not in COMPARISONS:
+    """``p <= h + 1 → 0 <= h - p + 1``, ``i + 3 <= n + r → i - r + 3 <= n``: what is compared of
+    loops becomes one affine form, and sizes are on the other side.
+    """
+    if op_name(guard) not in COMPARISONS or not is_integer(operands(guard)[0]):
         return guard
     left, right = operands(guard)
-    forms = affine_forms([left, right], variables)
-    a, b = forms.get(node_id(left)), forms.get(node_id(right))
-    if a is None or b is None or not a.terms or not b.terms:
-        return guard
     order = {node_id(var): number for number, var in enumerate(variables)}
-    difference = combine(a, b, -1, order)
+    sides = [linear_terms(side) for side in (left, right)]
+    if not all(any(node_id(node) in order for node, _ in terms) for terms, _ in sides):
+        return guard
     dtype = dtype_of(left)
-    value = const(difference.constant, dtype)
-    for key, c in reversed(difference.terms):
-        value = add(mul(cast(dtype, variables[order[key]]), const(c, dtype)), value)
-    return compare(op_name(guard), value, const(0, dtype))
+    loops: dict[int, int] = {}
+    value, size = const(sides[0][1] - sides[1][1], dtype), const(0, dtype)
+    for (terms, _), sign in zip(sides, (1, -1), strict=True):
+        for node, factor in terms:
+            if node_id(node) in order:
+                loops[node_id(node)] = loops.get(node_id(node), 0) + sign * factor
+            elif depends_on(node, variables):
+                return guard
+            else:
+                size = add(size, mul(node, const(-sign * factor, dtype)))
+    for key in sorted(loops, key=lambda key: order[key]):
+        if loops[key]:
+            value = add(mul(cast(dtype, variables[order[key]]), const(loops[key], dtype)), value)
+    return compare(op_name(guard), value, size)
 
 
 def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bool:
