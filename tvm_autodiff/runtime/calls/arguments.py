@@ -118,9 +118,10 @@ class CheckedArguments:
             for number in pair
             if number < len(specs)
         ]
+        over = " (to write new values over an input, build with updates=)"
         raise CallError(
-            f"{' and '.join(names)} share memory, and {names[0]} is written: pass a copy of one "
-            "(to write new values over an input, build with updates=)"
+            f"{' and '.join(names)} share memory, and {names[0]} is written: pass a copy of one"
+            f"{over if pair[0] >= count else ''}"
         )
 
     @staticmethod
@@ -147,7 +148,7 @@ class CheckedArguments:
             raise CallError(f"argument {spec.name!r} is updated: pass an array, not a number")
         if isinstance(array, np.generic):
             array = np.asarray(array)
-        self._check("argument", kind, array, spec, sizes)
+        self._check("argument", kind, array, spec, sizes, updated)
         try:
             return follow, kind.borrow(array, updated)
         except CallError as error:
@@ -165,7 +166,7 @@ class CheckedArguments:
                     f"output {spec.name!r} must be an array that can be written, "
                     f"got {type(array).__name__}"
                 )
-            self._check("output", kind, array, spec, sizes)
+            self._check("output", kind, array, spec, sizes, True)
             try:
                 borrowed.append(kind.borrow(array, True))
             except CallError as error:
@@ -173,7 +174,13 @@ class CheckedArguments:
         return borrowed
 
     def _check(
-        self, place: str, kind: ArrayKind, array: Array, spec: TensorSpec, sizes: dict[str, int]
+        self,
+        place: str,
+        kind: ArrayKind,
+        array: Array,
+        spec: TensorSpec,
+        sizes: dict[str, int],
+        written: bool,
     ) -> None:
         shape, dtype = kind.shape_dtype(array)
         self.signature.check_array(place, spec, shape, dtype, sizes)
@@ -185,8 +192,9 @@ class CheckedArguments:
             )
         problem = kind.problem(array)
         if problem is not None:
+            back = ", and copy what is written back afterwards" if written else ""
             raise CallError(
-                f"{place} {spec.name!r} must be contiguous in CPU memory, but has {problem}"
+                f"{place} {spec.name!r} must be contiguous in CPU memory, but has {problem}{back}"
             )
 
     def _check_symbols(self, arrays: Sequence[Array], sizes: dict[str, int]) -> None:

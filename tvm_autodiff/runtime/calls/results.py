@@ -72,8 +72,10 @@ class NumberOf:
         elif not fits:
             fits = number - number != 0  # infinite or no number
         if fits:
-            return np.asarray(number, self._dtype)
-        shown = "one beyond 2**64" if abs(number) > 2**64 else repr(number)
+            # ml_dtypes convert no integer beyond int64
+            return np.asarray(number if self._whole else float(number), self._dtype)
+        large = isinstance(number, int) and abs(number) > 2**64  # it may have thousands of digits
+        shown = "an integer beyond 2**64" if large else repr(number)
         raise CallError(
             f"argument {self._spec.name!r} must be a number that {self._spec.dtype} holds, "
             f"got {shown}"

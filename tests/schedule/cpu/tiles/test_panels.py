@@ -62,6 +62,14 @@ ORDERS: dict[str, tuple[tuple[cases.Case, Tile, int, int], tuple[list[int], int]
         (cases.batched(4, 64, 128, 256), Tile(2, 16, 2, ((1, 8),)), 1, 1 << 20),
         ([0, 2, 1], 2),
     ),
+    "of each of a batch of any size": (
+        (cases.batched(te.var("n"), 64, 128, 256), Tile(2, 16, 2, ((1, 8),)), 1, 1 << 20),
+        ([0, 2, 1], 2),
+    ),
+    "over any size": (
+        (cases.batched(4, 64, 128, te.var("n")), Tile(2, 16, 2, ((1, 8),)), 1, 1 << 20),
+        None,
+    ),
 }
 
 

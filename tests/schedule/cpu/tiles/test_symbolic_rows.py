@@ -5,6 +5,8 @@ Values are small whole numbers, so every order of summation gives the same.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tvm import te, tirx, topi
@@ -13,6 +15,7 @@ import tvm_autodiff as ad
 from tests.machines import avx512
 from tests.schedule import cases
 from tvm_autodiff.schedule.cpu.contraction import contraction
+from tvm_autodiff.schedule.cost import LARGE_SIZE, SYMBOLIC_SIZE
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
@@ -72,8 +75,8 @@ def rows_a_page_apart():
     return case, lambda n: [(n, 1024), (1024, 32)], lambda a, b: a @ b
 
 
-def axis():
-    return te.reduce_axis((0, 48), "k")
+def axis(extent=48):
+    return te.reduce_axis((0, extent), "k")
 
 
 CASES = {
@@ -89,10 +92,10 @@ CASES = {
 }
 
 
-def script(output, threads):
+def script(output, threads, size=SYMBOLIC_SIZE):
     """The last function of the contraction rule on a machine with vectors of 64 bytes."""
     [kernel] = cut(normal_form([output]))[0]
-    launches = contraction(kernel, avx512(threads))
+    launches = contraction(kernel, replace(avx512(threads), symbolic_size=size))
     assert launches, launches.reason
     return launches[-1].func.script()
 
@@ -108,6 +111,23 @@ def test_rows_are_computed_in_blocks(name, threads):
     text = script(output, threads)
     assert "block" in text
     assert "row1" in text  # the last row of an odd size
+
+
+@pytest.mark.parametrize(("size", "outer"), [(SYMBOLIC_SIZE, "for j"), (LARGE_SIZE, "for block")])
+def test_the_loop_through_more_memory_is_outside(size, outer):
+    """Of 48 rows of 96 columns, and as many rows as a call may have."""
+    n = te.var("n")
+    _, output = cases.matmul(n, 96, 48)
+    text = script(output, 1, size)
+    assert min(text.index("for block"), text.index("for j")) == text.index(outer)
+
+
+def test_rows_a_size_apart_are_not_in_one_tile():
+    """Tiles of four batches would have the same estimate as those of four rows."""
+    n = te.var("n")
+    x, w, k = te.placeholder((24, n, 32), name="x"), te.placeholder((32, 48), name="w"), axis(32)
+    body = lambda t, i, j: te.sum(x[t, i, k] * w[k, j], axis=k)  # noqa: E731
+    assert "block" in script(te.compute((24, n, 48), body, name="y"), 1)
 
 
 @pytest.mark.parametrize("threads", [1, 2])

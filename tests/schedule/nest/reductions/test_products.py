@@ -38,6 +38,7 @@ def test_rebased(name: str) -> None:
 x, y = te.placeholder((4, 9), "float64", "x"), te.placeholder((9,), "float64", "y")
 z = te.placeholder((9, 6), "float64", "z")
 size = te.var("size")
+diagonals = te.placeholder((30,), "float64", "diagonals")
 
 
 def under_its_own_branch(i: Any, k: Any) -> Any:
@@ -75,6 +76,19 @@ OPERANDS: dict[str, tuple[Callable[[Any, Any], Any], list[tuple[list[str], str]]
     "a condition of both": (
         lambda i, k: z[k, i] * te.if_then_else(y[i] > 0.0, y[i] * y[k], 0.0),
         [([], "z[k, i]"), (["y[i] > 0.0"], "y[i]"), ([], "y[k]")],
+        [],
+    ),
+    "a condition of both and a size": (
+        lambda i, k: te.if_then_else(i + 3 <= size + k, diagonals[i - k + 9] * z[k, i], 0.0),
+        [
+            (["-k + (i + 3) <= size"], "diagonals[i - k + 9]"),
+            (["-k + (i + 3) <= size"], "z[k, i]"),
+        ],
+        [],
+    ),
+    "a condition of both and twice a size": (
+        lambda i, k: te.if_then_else(2 * size - i > 1 - k, diagonals[i - k + 9] * y[k], 0.0),
+        [(["k + (-i - 1) > size*-2"], "diagonals[i - k + 9]"), ([], "y[k]")],
         [],
     ),
     "a factor that may be infinite": (
