@@ -152,7 +152,7 @@ class DeviceFunction(CompiledFunction):
         if isinstance(array, np.generic):
             array = np.asarray(array)
         if gpu_of(array) is None:
-            self._check("argument", kind, array, spec, call.sizes)
+            self._check("argument", kind, array, spec, call.sizes, updated)
             if updated:
                 kind.borrow(array, True)  # raises where it cannot be written
             call.arguments.append(copy_to_device(kind, array, call.device))
@@ -179,7 +179,7 @@ class DeviceFunction(CompiledFunction):
                 f"got {type(array).__name__}"
             )
         if gpu_of(array) is None:
-            self._check("output", kind, array, spec, call.sizes)
+            self._check("output", kind, array, spec, call.sizes, True)
             self._return_to_host(call, kind, array, spec)
         else:
             self._take_on_device(call, "output", kind, array, spec)

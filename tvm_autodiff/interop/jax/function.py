@@ -66,8 +66,9 @@ class JaxFunction:
         for array in arrays:
             if not all(isinstance(dim, int) for dim in array.shape):
                 raise InvalidArgumentError(
-                    f"{name} is called with shape {array.shape}: symbolic sizes of jax.export are "
-                    "not supported, export one function for each size"
+                    f"{name} is called with shape {array.shape}: jax.export is not supported, as "
+                    "the code is in this process only; export a library with "
+                    "CompiledFunction.export"
                 )
         paths = [
             jax.tree_util.keystr(path, simple=True, separator="_")

@@ -22,6 +22,7 @@ from ..rule import Made, in_parts, over_merged_axes, over_split_axes, writes_to
 from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
+from .tiles.reduced_blocks import blocks_of
 from .tiles.symbolic_tiles import symbolic_tiles
 from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles
 from .tiles.tile_functions import tile_functions
@@ -64,10 +65,12 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     blocks = symbolic_tiles(kernel, nest, machine)
     if blocks is not None:
         return blocks
-    tile = best_tile(nest, machine)
+    parts = blocks_of(nest, machine)
+    inside = nest if parts is None else parts.first(nest)
+    tile = best_tile(inside, machine)
     if tile is None:
         return Declined("no tile fits its loops")
-    if estimated_cycles(nest, tile, machine) > plain_cycles(nest, machine):
+    if estimated_cycles(inside, tile, machine) > plain_cycles(inside, machine):
         return no_gain("its best tile is estimated slower than plain loops")
     return tile_functions(kernel, nest, tile, machine)
 

@@ -14,7 +14,6 @@ from tests.machines import avx512
 from tests.schedule.cases import placeholder
 from tvm_autodiff.schedule.cpu.contraction import contraction
 from tvm_autodiff.schedule.cpu.tiles.reduced_blocks import blocks_of
-from tvm_autodiff.schedule.cpu.tiles.tile_choice import best_tile
 from tvm_autodiff.schedule.cpu.tiles.tile_functions import nest_of_kernel
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
@@ -125,6 +124,5 @@ def test_the_places_of_a_block(name):
     _, output, _ = weights(rows, columns)
     [kernel] = cut(normal_form([output]))[0]
     machine = avx512(cache_bytes=cache)
-    nest = nest_of_kernel(kernel, machine)
-    found = blocks_of(nest, best_tile(nest, machine), machine)
+    found = blocks_of(nest_of_kernel(kernel, machine), machine)
     assert (None if found is None else found.size) == expected

@@ -14,8 +14,8 @@ from tvm import te, tirx, topi
 import tvm_autodiff as ad
 from tests.machines import avx512
 from tests.schedule import cases
-from tvm_autodiff.schedule.cpu.contraction import contraction
 from tvm_autodiff.schedule.cost import LARGE_SIZE, SYMBOLIC_SIZE
+from tvm_autodiff.schedule.cpu.contraction import contraction
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 

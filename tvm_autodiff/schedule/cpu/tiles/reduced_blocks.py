@@ -10,19 +10,18 @@ Each result is summed up in the same order as without blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....codegen.loop_nest import Local, Statement, allocated, counter, local, loop
 from ....expr.build import add, cast, compare, const, mul, sub
-from ....expr.nodes import Axis, Expr, Var, binary, dtype_of
+from ....expr.nodes import Axis, Expr, Var, binary, dtype_of, node_id
 from ....graph.stage import axis_range
 from ...cost import LARGE_SIZE
 from ...kernel import size_of
 from ...machine import Machine
-from .loop_order import reduction_order
-from .nests import Nest, padded_extents, ranges_of
+from .nests import Nest, ranges_of
 from .packing import packed_size
-from .tiling import Part, Tile
+from .tiling import Part
 
 
 @dataclass(frozen=True)
@@ -31,6 +30,10 @@ class Blocks:
 
     axis: Axis
     size: int
+
+    def first(self, nest: Nest) -> Nest:
+        """The loops of one block."""
+        return replace(nest, extents={**nest.extents, node_id(self.axis.var): self.size})
 
     def over(
         self,
@@ -68,25 +71,22 @@ class Blocks:
         return allocated(kept, loop(block, blocks, body(part)))
 
 
-def blocks_of(nest: Nest, tile: Tile, machine: Machine) -> Blocks | None:
+def blocks_of(nest: Nest, machine: Machine) -> Blocks | None:
     """Blocks whose operands stay in the second cache until the last tile has read them, if calls
     of large sizes read more than that; None if the accumulators of all tiles are too many.
     """
-    padded = padded_extents(nest, tile)
-    if any(key not in padded for key in nest.spatial):
+    if any(key not in nest.extents for key in nest.spatial):
         return None
     half = machine.cache_bytes // 2
     sums = len(nest.body.reduction.sources)
-    if 2 * nest.count(nest.spatial, padded) * nest.itemsize * sums > half:
+    if 2 * nest.count(nest.spatial) * nest.itemsize * sums > half:
         return None
-    for place in reduction_order(nest, tile):
-        key = nest.reduced[place]
+    for axis, key in zip(nest.body.reduction.axes, nest.reduced, strict=True):
         if key in nest.extents:
             continue
-        step = _bytes(nest, {**padded, key: 1})
-        if step is None or step * LARGE_SIZE <= half or step > half:
-            continue
-        return Blocks(nest.body.reduction.axes[place], half // step)
+        step = _bytes(nest, {**nest.extents, key: 1})
+        if step is not None and step * LARGE_SIZE > half >= step:
+            return Blocks(axis, half // step)
     return None
 
 

@@ -93,7 +93,7 @@ def tile_functions(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> 
                 del copies[number]
                 break
     if isinstance(launch, Declined):
-        blocks = blocks_of(nest, tile, machine)
+        blocks = blocks_of(nest, machine)
         launch = write.over_tiles() if blocks is None else write.over_blocks(blocks)
     launches: Made = [*map(copied, copies.values()), launch]
     return launches if turned is None else writes_to([*launches, Rest(turned[1])], kernel)
