@@ -250,7 +250,9 @@ def figures(name: str, threads: int | None, profile: int | None) -> list[tuple[f
 
         found.append(compared([call(constant, results[0]), call(symbolic, results[1])]))
         for one, other in zip(*results, strict=True):
-            np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
+            # of sums that cancel, what rounding leaves is a part of the largest ones
+            rounding = np.finfo("float32").eps * np.abs(one).max()
+            np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3 + 4 * rounding)
         if profile is not None:
             print(constant.profile(*arrays), symbolic.profile(*arrays), sep="\n")
     return [(one, other) for one, other in found]

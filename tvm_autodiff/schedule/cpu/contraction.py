@@ -22,7 +22,7 @@ from ..rule import Made, in_parts, over_merged_axes, over_split_axes, writes_to
 from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
-from .tiles.reduced_blocks import blocks_of
+from .tiles.reduced_blocks import Blocks, blocks_of
 from .tiles.symbolic_tiles import symbolic_tiles
 from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles
 from .tiles.tile_functions import tile_functions
@@ -58,14 +58,14 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
         return other_kind("no operand is read again along an output axis")
     if nest.iterations < LAUNCH_CYCLES:
         return no_gain(f"it has fewer than {LAUNCH_CYCLES} iterations")
-    split = _split(kernel, nest, machine)
+    parts = blocks_of(nest, machine)
+    split = _split(kernel, nest, parts, machine)
     if split is not None:
         partial, combined = split
         return in_parts(_contraction(partial, machine), partial, combined, kernel)
     blocks = symbolic_tiles(kernel, nest, machine)
     if blocks is not None:
         return blocks
-    parts = blocks_of(nest, machine)
     inside = nest if parts is None else parts.first(nest)
     tile = best_tile(inside, machine)
     if tile is None:
@@ -87,8 +87,12 @@ def _cycles(kernel: Kernel, machine: Machine) -> float:
     return float("inf") if tile is None else estimated_cycles(nest, tile, machine)
 
 
-def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel] | None:
-    """The parts of a reduction that stay in a core's cache while all outputs pass over them."""
+def _split(
+    kernel: Kernel, nest: Nest, blocks: Blocks | None, machine: Machine
+) -> tuple[Kernel, Kernel] | None:
+    """The parts of a reduction that stay in a core's cache while all outputs pass over them, where
+    no blocks of it do.
+    """
     if len(kernel.outputs) > 1:
         return None  # no rule for one value combines several
     ranges = ranges_of(nest.extents)
@@ -102,7 +106,10 @@ def _split(kernel: Kernel, nest: Nest, machine: Machine) -> tuple[Kernel, Kernel
         return None
     # below two register files of results for each thread, parts of a reduction keep threads busy
     busy = 2 * machine.vector_registers * machine.lanes(nest.dtype) * machine.threads
-    if outputs >= busy and _stays(nest, machine):
+    enough = outputs >= busy
+    if (blocks is not None and (enough or machine.threads == 1)) or (
+        enough and _stays(nest, machine)
+    ):
         return None
     shared = set(nest.reduced)
     for operand in nest.body.operands:
