@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from ....codegen.loop_nest import Local, Statement, allocated, counter, local, loop
 from ....expr.build import add, cast, compare, const, mul, sub
 from ....expr.nodes import Axis, Expr, Var, binary, dtype_of, node_id
-from ....graph.stage import axis_range
-from ...cost import LARGE_SIZE
+from ....graph.stage import bounds_of
 from ...kernel import size_of
 from ...machine import Machine
 from .nests import Nest, ranges_of
@@ -44,7 +43,7 @@ class Blocks:
         """All blocks of the tiles in some loops, with the accumulators `sums` of a tile; `body` is
         these loops for a part of the reduction.
         """
-        extent = axis_range(self.axis)[1]
+        extent = bounds_of(self.axis)[1]
         dtype = dtype_of(extent)
         size, zero, one = (const(number, dtype) for number in (self.size, 0, 1))
         count = binary("floordiv", add(extent, const(self.size - 1, dtype)), size)
@@ -72,20 +71,24 @@ class Blocks:
 
 
 def blocks_of(nest: Nest, machine: Machine) -> Blocks | None:
-    """Blocks whose operands stay in the second cache until the last tile has read them, if calls
-    of large sizes read more than that; None if the accumulators of all tiles are too many.
+    """Blocks whose operands stay in the second cache until the last tile has read them, if all of
+    the reduction reads more than that; None if the accumulators of all tiles are too many.
+
+    The outermost axis is divided that can be: what a block reads is in few pieces of memory.
     """
-    if any(key not in nest.extents for key in nest.spatial):
+    literal = all(key in nest.extents for key in nest.reduced)
+    if literal or any(key not in nest.extents for key in nest.spatial):
         return None
     half = machine.cache_bytes // 2
     sums = len(nest.body.reduction.sources)
     if 2 * nest.count(nest.spatial) * nest.itemsize * sums > half:
         return None
+    every = _bytes(nest, nest.extents)
+    if every is None or every <= half:
+        return None
     for axis, key in zip(nest.body.reduction.axes, nest.reduced, strict=True):
-        if key in nest.extents:
-            continue
         step = _bytes(nest, {**nest.extents, key: 1})
-        if step is not None and step * LARGE_SIZE > half >= step:
+        if step is not None and step <= half:
             return Blocks(axis, half // step)
     return None
 
