@@ -130,13 +130,14 @@ class _Placed:
         #: where what is written at each use is needed, and from how many branches in
         self._alone: dict[int, tuple[list[Path], int]] = {}
         self._homes: dict[int, list[Path]] = {}
-        unsafe, small = _unsafe(self.order), _small(self.order)
+        failing, small = _Failing(roots, self.order, branches), _small(self.order)
         paths: dict[int, list[Path]] = {node_id(root): [()] for root in roots}
         for node in reversed(self.order):
             key = node_id(node)
             own: list[Path] = [_common(paths[key])]
             inner: Path = ()
-            if key in unsafe and key not in (guarded or ()):
+            unsafe = not failing.is_safe(node, own[0])
+            if unsafe and key not in (guarded or ()):
                 needed = _reduced(paths[key])
                 if len(needed) <= MOST_HOMES or key in small:
                     own = needed
@@ -212,13 +213,49 @@ def can_fail(node: Expr) -> bool:
     return divides or is_load(node)
 
 
-def _unsafe(order: Sequence[Expr]) -> set[int]:
-    """Ids of the nodes that could fail, or hold one that could."""
-    found: set[int] = set()
-    for node in order:
-        if can_fail(node) or any(node_id(part) in found for part in operands(node)):
-            found.add(node_id(node))
-    return found
+class _Failing:
+    """Which nodes that can fail are evaluated where, as sets of bits.
+
+    ``x[i] > 0`` before branches evaluates ``x[i]``, so what else is computed from it is safe in
+    front of all of them. A branch certainly evaluates what both of its sides do.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Expr],
+        order: Sequence[Expr],
+        branches: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        self._within: dict[int, int] = {}  #: what a node holds
+        self._certain: dict[int, int] = {}  #: what is evaluated whenever a node is
+        self._nodes = {node_id(node): node for node in order}
+        known = 1
+        for node in order:
+            key, parts, places = node_id(node), operands(node), branches.get(op_name(node), ())
+            own = 0
+            if can_fail(node):
+                own, known = known, known << 1
+            self._within[key] = self._certain[key] = own
+            for place, part in enumerate(parts):
+                self._within[key] |= self._within[node_id(part)]
+                if place not in places:
+                    self._certain[key] |= self._certain[node_id(part)]
+            if len(places) == 2:
+                left, right = (self._certain[node_id(parts[place])] for place in places)
+                self._certain[key] |= left & right
+        self._everywhere = 0
+        for root in roots:
+            self._everywhere |= self._certain[node_id(root)]
+
+    def is_safe(self, node: Expr, path: Path) -> bool:
+        """Whether all in a node that can fail is evaluated in a branch, or before it, anyway."""
+        missing = self._within[node_id(node)] & ~self._everywhere
+        for key, place in path:
+            if not missing:
+                break
+            if place > 0:
+                missing &= ~self._certain[node_id(operands(self._nodes[key])[place])]
+        return not missing
 
 
 def _small(order: Sequence[Expr]) -> set[int]:
