@@ -13,6 +13,8 @@ from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tvm_autodiff.expr.rewrite import tree_size
+from tvm_autodiff.graph.stage import bodies
 
 D = "float64"
 
@@ -165,3 +167,33 @@ def test_a_choice_does_not_guard_what_a_branch_of_the_same_condition_guards(firs
     out = te.compute((4,), body, name="out")
     [dx] = ad.differentiate(out, [x], te.compute((4,), lambda i: tirx.const(1.0, D), name="h"))
     assert "if i0 >= 1 then b[i0 - 1]" in ad.show(dx)
+
+
+@pytest.mark.parametrize("pick", [branch, choice])
+@pytest.mark.parametrize("steps", [3, 6, 12])
+def test_a_chain_of_choices_by_data(steps, pick):
+    """``e = if x > c then sin(e)*1.01 else e``, again and again: 2^steps paths.
+
+    Both sides read the cotangent, so the two contributions of a choice become one.
+    """
+    x, head = te.placeholder((40,), D, "x"), te.placeholder((40,), D, "head")
+
+    def body(i):
+        value = x[i]
+        for step in range(steps):
+            condition, old = x[i] > 0.1 * step, value
+            value = pick(condition, lambda old=old: te.sin(old) * 1.01, lambda old=old: old)
+        return value
+
+    y = te.compute((40,), body, name="y")
+    [dx] = ad.vjp([y], [x], [head])
+    assert tree_size(bodies(dx.op)[0]) < 100 * steps**2
+    rng = np.random.default_rng(0)
+    values, cotangent = rng.uniform(-1, 1.5, 40), rng.standard_normal(40)
+    slope, value = cotangent, values
+    for step in range(steps):
+        taken = values > 0.1 * step
+        slope = np.where(taken, slope * np.cos(value) * 1.01, slope)
+        value = np.where(taken, np.sin(value) * 1.01, value)
+    [got] = evaluate_graph([dx], [(x, values), (head, cotangent)])
+    np.testing.assert_allclose(got, slope, rtol=1e-12)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from ..errors import NotDifferentiableError
-from ..expr.build import add, cast, if_then_else, select, zero_like
+from ..expr.build import add, cast, if_then_else, negate, select, zero_like
 from ..expr.float_functions import why_meaningless
 from ..expr.nodes import (
     Axis,
@@ -176,9 +176,7 @@ def pull_back(
 def _known(conditions: dict[Hashable, Condition], expr: Expr, guards: bool) -> Condition:
     """One object for equal conditions, so that a path with a repeated condition contains it once.
     """
-    parts = tuple(node_id(part) for part in operands(expr))
-    key = (op_name(expr), own_fields(expr), parts, guards)
-    return conditions.setdefault(key, Condition(expr, guards))
+    return conditions.setdefault((_form(expr), guards), Condition(expr, guards))
 
 
 def _is_piecewise_constant(node: Expr) -> bool:
@@ -212,8 +210,43 @@ def _join(contributions: Sequence[Contribution]) -> Contribution:
         length += 1
     shared = paths[0][:length]
     value: Expr | None = None
-    for contribution in contributions:
-        part = guarded(contribution.value, contribution.conditions[length:])
+    apart = [Contribution(one.value, one.conditions[length:]) for one in contributions]
+    for one in _with_sides_joined(apart):
+        part = guarded(one.value, one.conditions)
         value = part if value is None else add(value, part)
     assert value is not None
     return Contribution(value, shared)
+
+
+def _with_sides_joined(contributions: list[Contribution]) -> list[Contribution]:
+    """``[p, c] v, [p, not c] w → [p] if c then v else w``: what both sides read is read anyway."""
+    place = 0
+    while place < len(contributions):
+        one = contributions[place]
+        others = range(place + 1, len(contributions))
+        other = next((n for n in others if _are_sides(one, contributions[n])), None)
+        if other is None:
+            place += 1
+            continue
+        *outer, condition = one.conditions
+        choose = if_then_else if condition.guards else select
+        value = choose(condition.expr, one.value, contributions.pop(other).value)
+        contributions[place] = Contribution(value, tuple(outer))
+        place = 0
+    return contributions
+
+
+def _are_sides(left: Contribution, right: Contribution) -> bool:
+    """Whether two paths are the sides of one branch."""
+    if not left.conditions or left.key()[:-1] != right.key()[:-1] or not right.conditions:
+        return False
+    one, other = left.conditions[-1], right.conditions[-1]
+    return one.guards == other.guards and (
+        _form(negate(one.expr)) == _form(other.expr) or _form(one.expr) == _form(negate(other.expr))
+    )
+
+
+def _form(condition: Expr) -> Hashable:
+    """Equal for equal conditions over the same nodes."""
+    parts = tuple(node_id(part) for part in operands(condition))
+    return op_name(condition), own_fields(condition), parts
