@@ -23,7 +23,7 @@ from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
 from .tiles.reduced_blocks import Blocks, blocks_of
-from .tiles.symbolic_tiles import symbolic_tiles
+from .tiles.symbolic.choice import symbolic_tiles
 from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles
 from .tiles.tile_functions import tile_functions
 

@@ -161,7 +161,8 @@ class CustomFunction:
             if not is_tensor(value):
                 raise InvalidArgumentError(
                     f"argument {number} of {self._name} must be a te.Tensor, got "
-                    f"{type(value).__name__}; pass constants by keyword"
+                    f"{type(value).__name__}; pass constants by keyword, which the functions of "
+                    "the rule get as well: rule(outputs, inputs, cotangents, *, name)"
                 )
         found = self.function(*inputs, **constants)
         several = isinstance(found, Sequence)

@@ -1,5 +1,5 @@
-"""Blocks of a reduction over an axis of symbolic extent: all tiles pass over a part that the second
-cache holds, and then over the next one. Accumulators are kept in memory in between.
+"""Blocks of a reduction over symbolic sizes: all tiles pass over a part of it that the second cache
+holds, and then over the next one. Accumulators are kept in memory in between.
 
     ``for i, j: y[i, j] = Σ_k f(i, j, k)
     →  for b: for i, j: y[i, j] = y[i, j] + Σ_{k in block b} f(i, j, k)``

@@ -13,24 +13,33 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ....codegen.loop_nest import Places, Statement, bind, counter, function, loop, nested, sequence
-from ....codegen.stages.primfunc import StageFunction
-from ....expr.build import add, const, mul, sub, variable
-from ....expr.nodes import Expr, Var, binary, dtype_of, node_id
-from ....graph.stage import Extent, Reduction, axis_range, data_axis
-from ...kernel import Kernel, size_of
-from ...machine import Machine
-from ...rule import Made, Rest
-from ..loops.parallel import shared_loops, tasks
-from ..loops.results import stored
-from .copies import needs_copy
+from .....codegen.loop_nest import (
+    Places,
+    Statement,
+    bind,
+    counter,
+    function,
+    loop,
+    nested,
+    sequence,
+)
+from .....codegen.stages.primfunc import StageFunction
+from .....expr.build import add, const, mul, sub, variable
+from .....expr.nodes import Expr, Var, binary, dtype_of, node_id
+from .....graph.stage import Extent, Reduction, axis_range, data_axis
+from ....kernel import Kernel, size_of
+from ....machine import Machine
+from ....rule import Made, Rest
+from ...loops.parallel import shared_loops, tasks
+from ...loops.results import stored
+from ..copies import needs_copy
+from ..nests import Nest, padded_extents
+from ..packing import Pieces, TileAxes, pack
+from ..tile_choice import narrow_tile
+from ..tile_functions import ends_of, inner_axes, parameters, summed, tile_loops, tile_order
+from ..tiling import Spot, Tile, TileCode
 from .ended_copy import ended_copy
-from .nests import Nest, padded_extents
-from .packing import Pieces, TileAxes, pack
-from .symbolic_rows import rows_of
-from .tile_choice import narrow_tile
-from .tile_functions import ends_of, inner_axes, parameters, summed, tile_loops, tile_order
-from .tiling import Spot, Tile, TileCode
+from .row_blocks import rows_of
 
 
 @dataclass(frozen=True)

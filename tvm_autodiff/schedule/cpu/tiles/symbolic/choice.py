@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from ...cost import LATENCY, MARGIN, MAX_COPIES, MIN_LANES
-from ...kernel import Kernel
-from ...machine import Machine
-from ...rule import Made, Rest, writes_to
-from ..loops.parallel import threads_of
+from ....cost import LATENCY, MARGIN, MAX_COPIES, MIN_LANES
+from ....kernel import Kernel
+from ....machine import Machine
+from ....rule import Made, Rest, writes_to
+from ...loops.parallel import threads_of
+from ..nests import Nest
+from ..tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
+from ..tile_functions import nest_of_kernel
+from ..tiling import Tile
+from .column_panels import panel_functions
 from .guarded_operands import without_guards
-from .nests import Nest
-from .symbolic_panels import panel_functions
-from .symbolic_rows import row_functions
-from .tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
-from .tile_functions import nest_of_kernel
-from .tiling import Tile
+from .row_blocks import row_functions
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ....expr.build import true
-from ....expr.nodes import tensor_key
-from ....graph.graph import retarget
-from ....graph.stage import reduction_stage
-from ...kernel import Kernel
-from .nests import Nest
-from .packing import TileAxes, pack
+from .....expr.build import true
+from .....expr.nodes import tensor_key
+from .....graph.graph import retarget
+from .....graph.stage import reduction_stage
+from ....kernel import Kernel
+from ..nests import Nest
+from ..packing import TileAxes, pack
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....codegen.loop_nest import (
+from .....codegen.loop_nest import (
     PARALLEL,
     Statement,
     bind,
@@ -19,18 +19,18 @@ from ....codegen.loop_nest import (
     sequence,
     when,
 )
-from ....codegen.stages.primfunc import StageFunction
-from ....expr.build import add, const, mul, sub, variable
-from ....expr.nodes import Expr, Var, binary, dtype_of
-from ....graph.stage import Extent, axis_range
-from ...declined import Declined
-from ...kernel import Kernel, size_of
-from ...machine import Machine
-from ...rule import Made
-from ..loops.parallel import shared_loops
-from ..loops.results import stored
-from .nests import Nest
-from .tile_functions import (
+from .....codegen.stages.primfunc import StageFunction
+from .....expr.build import add, const, mul, sub, variable
+from .....expr.nodes import Expr, Var, binary, dtype_of
+from .....graph.stage import Extent, axis_range
+from ....declined import Declined
+from ....kernel import Kernel, size_of
+from ....machine import Machine
+from ....rule import Made
+from ...loops.parallel import shared_loops
+from ...loops.results import stored
+from ..nests import Nest
+from ..tile_functions import (
     copied,
     ends_of,
     inner_axes,
@@ -40,7 +40,7 @@ from .tile_functions import (
     tile_loops,
     tile_order,
 )
-from .tiling import Spot, Tile, TileCode
+from ..tiling import Spot, Tile, TileCode
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ....codegen.loop_nest import (
+from .....codegen.loop_nest import (
     PARALLEL,
     SERIAL,
     Places,
@@ -19,13 +19,13 @@ from ....codegen.loop_nest import (
     sequence,
     store,
 )
-from ....codegen.stages.primfunc import StageFunction, external_reads
-from ....expr.build import add, cast, const, sub, variable
-from ....expr.nodes import Expr, binary, dtype_of, node_id, operands
-from ....expr.rewrite import replace_outermost
-from ....graph.stage import Extent, axis_range, bodies
-from ...kernel import Kernel
-from ...machine import Machine
+from .....codegen.stages.primfunc import StageFunction, external_reads
+from .....expr.build import add, cast, const, sub, variable
+from .....expr.nodes import Expr, binary, dtype_of, node_id, operands
+from .....expr.rewrite import replace_outermost
+from .....graph.stage import Extent, axis_range, bodies
+from ....kernel import Kernel
+from ....machine import Machine
 
 Inside: TypeAlias = tuple[Expr, Expr]  #: a place, and what it has to be below
 
