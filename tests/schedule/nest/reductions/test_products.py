@@ -81,14 +81,14 @@ OPERANDS: dict[str, tuple[Callable[[Any, Any], Any], list[tuple[list[str], str]]
     "a condition of both and a size": (
         lambda i, k: te.if_then_else(i + 3 <= size + k, diagonals[i - k + 9] * z[k, i], 0.0),
         [
-            (["-k + (i + 3) <= size"], "diagonals[i - k + 9]"),
-            (["-k + (i + 3) <= size"], "z[k, i]"),
+            (["i + (-k + 3) <= size"], "diagonals[i - k + 9]"),
+            (["i + (-k + 3) <= size"], "z[k, i]"),
         ],
         [],
     ),
     "a condition of both and twice a size": (
         lambda i, k: te.if_then_else(2 * size - i > 1 - k, diagonals[i - k + 9] * y[k], 0.0),
-        [(["k + (-i - 1) > size*-2"], "diagonals[i - k + 9]"), ([], "y[k]")],
+        [(["-i + (k - 1) > size*-2"], "diagonals[i - k + 9]"), ([], "y[k]")],
         [],
     ),
     "a factor that may be infinite": (

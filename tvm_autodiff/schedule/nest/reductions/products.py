@@ -236,7 +236,7 @@ def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
                 return guard
             else:
                 size = add(size, mul(node, const(-sign * factor, dtype)))
-    for key in sorted(loops, key=lambda key: order[key]):
+    for key in sorted(loops, key=lambda key: -order[key]):
         if loops[key]:
             value = add(mul(cast(dtype, variables[order[key]]), const(loops[key], dtype)), value)
     return compare(op_name(guard), value, size)
