@@ -58,15 +58,15 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
         return other_kind("no operand is read again along an output axis")
     if nest.iterations < LAUNCH_CYCLES:
         return no_gain(f"it has fewer than {LAUNCH_CYCLES} iterations")
-    parts = blocks_of(nest, machine)
-    split = _split(kernel, nest, parts, machine)
+    blocks = blocks_of(nest, machine)
+    split = _split(kernel, nest, blocks, machine)
     if split is not None:
         partial, combined = split
         return in_parts(_contraction(partial, machine), partial, combined, kernel)
-    blocks = symbolic_tiles(kernel, nest, machine)
-    if blocks is not None:
-        return blocks
-    inside = nest if parts is None else parts.first(nest)
+    symbolic = symbolic_tiles(kernel, nest, machine)
+    if symbolic is not None:
+        return symbolic
+    inside = nest if blocks is None else blocks.first(nest)
     tile = best_tile(inside, machine)
     if tile is None:
         return Declined("no tile fits its loops")
@@ -107,9 +107,9 @@ def _split(
     # below two register files of results for each thread, parts of a reduction keep threads busy
     busy = 2 * machine.vector_registers * machine.lanes(nest.dtype) * machine.threads
     enough = outputs >= busy
-    if (blocks is not None and (enough or machine.threads == 1)) or (
-        enough and _stays(nest, machine)
-    ):
+    if blocks is not None and (enough or machine.threads == 1):
+        return None
+    if enough and _stays(nest, machine):
         return None
     shared = set(nest.reduced)
     for operand in nest.body.operands:
