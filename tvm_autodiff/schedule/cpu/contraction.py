@@ -72,7 +72,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
         return Declined("no tile fits its loops")
     if estimated_cycles(inside, tile, machine) > plain_cycles(inside, machine):
         return no_gain("its best tile is estimated slower than plain loops")
-    return tile_functions(kernel, nest, tile, machine)
+    return tile_functions(kernel, nest, tile, blocks, machine)
 
 
 def _cycles(kernel: Kernel, machine: Machine) -> float:

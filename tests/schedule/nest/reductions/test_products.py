@@ -86,6 +86,13 @@ OPERANDS: dict[str, tuple[Callable[[Any, Any], Any], list[tuple[list[str], str]]
         ],
         [],
     ),
+    "a condition of both in int64": (
+        lambda i, k: te.if_then_else(
+            i.astype("int64") <= k.astype("int64") + 2, diagonals[i - k + 9] * y[k], 0.0
+        ),
+        [(["int64(i) + (-int64(k) - 2) <= 0"], "diagonals[i - k + 9]"), ([], "y[k]")],
+        [],
+    ),
     "a condition of both and twice a size": (
         lambda i, k: te.if_then_else(2 * size - i > 1 - k, diagonals[i - k + 9] * y[k], 0.0),
         [(["-i + (k - 1) > size*-2"], "diagonals[i - k + 9]"), ([], "y[k]")],

@@ -50,7 +50,7 @@ from .nests import Nest, nest_of, padded_extents
 from .packing import Packed, TileAxes, pack
 from .panel_copy import panel_copy
 from .panels import Panels, panels_of
-from .reduced_blocks import Blocks, blocks_of
+from .reduced_blocks import Blocks
 from .tile_choice import tile_cycles, worth_finishing_apart, worth_turning
 from .tiling import Part, Spot, Tile, TileCode
 
@@ -65,8 +65,11 @@ def nest_of_kernel(kernel: Kernel, machine: Machine) -> Nest | None:
     return nest_of(found, dtype, machine, epilogue, kernel.repetition)
 
 
-def tile_functions(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> Made | Declined:
-    """The copies of operands, the tile, and a transposition of its results if there is one.
+def tile_functions(
+    kernel: Kernel, nest: Nest, tile: Tile, blocks: Blocks | None, machine: Machine
+) -> Made | Declined:
+    """The copies of operands, the tile, in `blocks` of the reduction if it has some, and a
+    transposition of its results if there is one.
 
     An operand is copied panel by panel in the function of the tile where that takes no more reads.
     """
@@ -74,7 +77,7 @@ def tile_functions(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> 
     last = kernel.epilogue
     if last is not None and turned is None and worth_finishing_apart(nest, tile, machine):
         sums = replace(kernel, epilogue=None)
-        made = tile_functions(sums, replace(nest, functions=0), tile, machine)
+        made = tile_functions(sums, replace(nest, functions=0), tile, blocks, machine)
         finish = Rest(replace(kernel, root=last, epilogue=None))
         return made if isinstance(made, Declined) else [*made, finish]
     inner = inner_axes(nest, tile)
@@ -93,7 +96,6 @@ def tile_functions(kernel: Kernel, nest: Nest, tile: Tile, machine: Machine) -> 
                 del copies[number]
                 break
     if isinstance(launch, Declined):
-        blocks = blocks_of(nest, machine)
         launch = write.over_tiles() if blocks is None else write.over_blocks(blocks)
     launches: Made = [*map(copied, copies.values()), launch]
     return launches if turned is None else writes_to([*launches, Rest(turned[1])], kernel)

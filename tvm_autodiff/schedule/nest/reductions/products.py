@@ -222,23 +222,25 @@ def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
         return guard
     left, right = operands(guard)
     order = {node_id(var): number for number, var in enumerate(variables)}
-    sides = [linear_terms(side) for side in (left, right)]
-    if not all(any(node_id(node) in order for node, _ in terms) for terms, _ in sides):
-        return guard
+    forms = affine_forms([left, right], variables)
     dtype = dtype_of(left)
-    loops: dict[int, int] = {}
-    value, size = const(sides[0][1] - sides[1][1], dtype), const(0, dtype)
-    for (terms, _), sign in zip(sides, (1, -1), strict=True):
-        for node, factor in terms:
-            if node_id(node) in order:
-                loops[node_id(node)] = loops.get(node_id(node), 0) + sign * factor
+    difference, size = Affine(()), const(0, dtype)
+    for side, sign in ((left, 1), (right, -1)):
+        terms, constant = linear_terms(side)
+        known = [(forms.get(node_id(node)), node, factor) for node, factor in terms]
+        if not any(form is not None and form.terms for form, _, _ in known):
+            return guard
+        for form, node, factor in known:
+            if form is not None:
+                difference = combine(difference, form, sign * factor, order)
             elif depends_on(node, variables):
                 return guard
             else:
                 size = add(size, mul(node, const(-sign * factor, dtype)))
-    for key in sorted(loops, key=lambda key: -order[key]):
-        if loops[key]:
-            value = add(mul(cast(dtype, variables[order[key]]), const(loops[key], dtype)), value)
+        difference = combine(difference, Affine((), constant), sign, order)
+    value = const(difference.constant, dtype)
+    for key, c in reversed(difference.terms):
+        value = add(mul(cast(dtype, variables[order[key]]), const(c, dtype)), value)
     return compare(op_name(guard), value, size)
 
 
