@@ -266,7 +266,10 @@ class JaxKind(NumpyKind):
         if isinstance(array, np.ndarray):
             return super().borrow(array, writable)
         if writable:
-            raise CallError("a JAX array cannot be written: use the returned array instead")
+            raise CallError(
+                "a JAX array cannot be written: pass a NumPy array, or use what the call returns, "
+                "without out= and updates="
+            )
         return tvm_ffi.from_dlpack(array, require_alignment=0)
 
     def finish(self, array: Array) -> Array:

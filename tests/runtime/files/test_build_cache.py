@@ -166,7 +166,7 @@ def test_a_home_that_cannot_be_written_is_no_error(tmp_path, monkeypatch):
     assert build(*program())(X).shape == (3,)
 
 
-@pytest.mark.parametrize("cache", [1, None, 2.0])
+@pytest.mark.parametrize("cache", [1, None, 2.0, ""])
 def test_bad_cache(cache):
     with pytest.raises(InvalidArgumentError, match="cache must be True, False or a folder"):
         build(*program(), cache=cache)

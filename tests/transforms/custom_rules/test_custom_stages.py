@@ -429,6 +429,10 @@ MESSAGES = {
         lambda: ad.with_rule([Y, 3.0], X, ad.Rule(vjp=lambda *a: a[2])),
         r"outputs\[1\] must be a te.Tensor",
     ),
+    "a rule that differentiates its own function": (
+        lambda: ad.vjp(_endless(X), X, W),
+        "the vjp of the rule of y has no end: it differentiates a tensor with the same rule",
+    ),
     "a function without a rule": (
         lambda: ad.custom_vjp(lambda x: x)(X),
         "<lambda> has no rule yet: define one with",
@@ -450,6 +454,16 @@ def _ruled(function):
     made = ad.custom_vjp(function)
     made.defvjp(lambda *a: a[2])
     return made
+
+
+@ad.custom_vjp
+def _endless(x):
+    return each(x, lambda k: x[k] * x[k], "y")
+
+
+@_endless.defvjp
+def _endless_vjp(outputs, inputs, cotangents):
+    return [ad.vjp(_endless(inputs[0]), inputs[0], cotangents[0])]
 
 
 @pytest.mark.parametrize("name", MESSAGES)

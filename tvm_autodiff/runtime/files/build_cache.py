@@ -138,7 +138,7 @@ class BuildCache:
 
 def cache_of(cache: bool | str | os.PathLike[str]) -> BuildCache | None:
     """The cache for the `cache` argument of a build, or None without a usable cache."""
-    if isinstance(cache, (str, os.PathLike)):
+    if isinstance(cache, (str, os.PathLike)) and os.fspath(cache):  # "" is the current folder
         return BuildCache(cache)
     if not isinstance(cache, bool):
         raise InvalidArgumentError(f"cache must be True, False or a folder, got {cache!r}")

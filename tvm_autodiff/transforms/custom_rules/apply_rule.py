@@ -116,7 +116,7 @@ def forms_of(stage: Custom) -> list[Tensor]:
     """
     assert stage.rule.form is not None
     who = f"the form of the rule of {stage.name}"
-    found = _listed(stage.rule.form(list(stage.inputs)), who)
+    found = _results(who, stage.rule.form, list(stage.inputs))
     every = [True] * len(stage.outputs)
     forms = []
     for form, output in zip(
@@ -203,14 +203,14 @@ def _called_vjp(
 ) -> list[Entry]:
     assert stage.rule.vjp is not None
     who, members = f"the vjp of the rule of {stage.name}", _Members.of(stage)
-    found = _listed(stage.rule.vjp(*members.given, list(cotangents)), who)
+    found = _results(who, stage.rule.vjp, *members.given, list(cotangents))
     return members.replaced(_checked(found, stage.inputs, prefix, who, "cotangent", counts))
 
 
 def _called_jvp(stage: Custom, tangents: Sequence[Entry]) -> list[Entry]:
     assert stage.rule.jvp is not None
     who, members = f"the jvp of the rule of {stage.name}", _Members.of(stage)
-    found = _listed(stage.rule.jvp(*members.given, list(tangents)), who)
+    found = _results(who, stage.rule.jvp, *members.given, list(tangents))
     every = [True] * len(stage.outputs)
     return members.replaced(_checked(found, stage.outputs, (), who, "tangent", every))
 
@@ -250,7 +250,7 @@ def _transposed(stage: Custom, cotangents: Sequence[Entry]) -> list[Entry]:
     """``x̄ = Aᵀ ȳ`` as a linear stage, whose transpose is the original stage."""
     assert stage.rule.transpose is not None
     who = f"the transpose of the rule of {stage.name}"
-    entries = _listed(stage.rule.transpose(list(cotangents)), who)
+    entries = _results(who, stage.rule.transpose, list(cotangents))
     every = [is_float(x) for x in stage.inputs]
     found = _checked(entries, stage.inputs, (), who, "cotangent", every)
     given = [number for number, value in enumerate(found) if value is not None]
@@ -347,7 +347,17 @@ def _no_rule(stage: Custom, lacking: str) -> NotDifferentiableError:
     )
 
 
-def _listed(found: Any, who: str) -> list[Any]:
+def _results(who: str, function: Callable[..., Any], *arguments: list[Any]) -> list[Any]:
+    try:
+        found = function(*arguments)
+    except Exception as error:
+        causes = [error, error.__cause__]  # `inspect` gives a TypeError for it
+        if not any(isinstance(cause, RecursionError) for cause in causes):
+            raise
+        raise InvalidArgumentError(
+            f"{who} has no end: it differentiates a tensor with the same rule; let it differentiate "
+            "the function without a rule (a custom_vjp or custom_jvp keeps it as .function)"
+        ) from None
     if not isinstance(found, Sequence):
         raise InvalidArgumentError(
             f"{who} must return a list of tensors, got {type(found).__name__}"
