@@ -355,8 +355,9 @@ def _results(who: str, function: Callable[..., Any], *arguments: list[Any]) -> l
         if not any(isinstance(cause, RecursionError) for cause in causes):
             raise
         raise InvalidArgumentError(
-            f"{who} has no end: it differentiates a tensor with the same rule; let it differentiate "
-            "the function without a rule (a custom_vjp or custom_jvp keeps it as .function)"
+            f"{who} has no end: it differentiates a tensor with the same rule; let it "
+            "differentiate the function without a rule (custom_vjp and custom_jvp keep it as "
+            ".function)"
         ) from None
     if not isinstance(found, Sequence):
         raise InvalidArgumentError(
