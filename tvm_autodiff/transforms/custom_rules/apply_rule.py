@@ -356,8 +356,7 @@ def _results(who: str, function: Callable[..., Any], *arguments: list[Any]) -> l
             raise
         raise InvalidArgumentError(
             f"{who} has no end: it differentiates a tensor with the same rule; let it "
-            "differentiate the function without a rule (custom_vjp and custom_jvp keep it as "
-            ".function)"
+            "differentiate the function without a rule (f.function for a custom_vjp f)"
         ) from None
     if not isinstance(found, Sequence):
         raise InvalidArgumentError(
