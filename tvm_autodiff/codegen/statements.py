@@ -20,7 +20,8 @@ from ..expr.nodes import (
     with_operands,
 )
 from ..expr.rewrite import contains, expand_lets, postorder, rewrite
-from ..expr.sharing.homes import BRANCHES, Path, can_fail, homes_of
+from ..expr.sharing.failing import Path, can_fail
+from ..expr.sharing.homes import BRANCHES, homes_of
 from ..expr.sharing.lets import merge_equal
 from ..expr.sharing.weights import weighed
 from .loop_nest import Local, Places, Statement, allocated, branch, element, local, sequence, store

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from tvm import te
@@ -225,6 +227,30 @@ def test_added(name, threads, monkeypatch):
     function = build(inputs, result, num_threads=threads, cache=False)
     [want] = evaluate_graph([result], list(zip(inputs, arrays, strict=True)))
     np.testing.assert_array_equal(function(*arrays), want)
+
+
+def test_choices_by_data_begin_the_result_in_vectors():
+    """LLVM would branch around the read of ``head[i]`` for each element."""
+    scores = te.placeholder((64, 40), name="scores")
+    label = te.placeholder((64,), "int32", name="label")
+    head = te.placeholder((64,), name="head")
+    k = te.reduce_axis((0, 40), name="k")
+
+    def margin(i, j):
+        return te.max(1.0 - scores[i, label[i]] + scores[i, j], te.const(0.0, "float32"))
+
+    loss = te.compute((64,), lambda i: te.sum(margin(i, k) * margin(i, k), axis=k), name="loss")
+    gradient = differentiate(loss, [scores], head)
+    step = build([scores, label, head], list(gradient), cache=False, num_threads=1)
+    [start] = re.findall(r"define [^\n]*@\w*scatter_dscores.*?^}", step.source(), re.S | re.M)
+    assert re.search(r"fcmp \w+ <\d+ x float>", start)
+    rng = np.random.default_rng(0)
+    x = rng.integers(-3, 4, (64, 40)).astype("float32")
+    rows, g = rng.integers(0, 40, 64, dtype="int32"), rng.integers(-3, 4, 64).astype("float32")
+    margins = np.maximum(1 - x[np.arange(64), rows, None] + x, 0)
+    want = 2 * g[:, None] * margins
+    want[np.arange(64), rows] -= want.sum(axis=1)
+    np.testing.assert_array_equal(step(x, rows, g)[0], want)
 
 
 def test_a_table_is_updated_in_place():

@@ -13,20 +13,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..build import all_of, any_of, const, if_then_else, negate, zero_like
-from ..nodes import (
-    INTEGER_DIVISIONS,
-    Expr,
-    const_value,
-    is_load,
-    node_id,
-    op_name,
-    operands,
-    with_operands,
-)
+from ..nodes import Expr, node_id, op_name, operands, with_operands
 from ..rewrite import contains, postorder
-
-#: the branches around a node, outermost first: (node, operand)
-Path = tuple[tuple[int, int], ...]
+from .failing import Failing, Path, can_fail
 
 #: node → operands that it may leave without evaluating them
 BRANCHES: Mapping[str, tuple[int, ...]] = {"if_then_else": (1, 2)}
@@ -130,7 +119,7 @@ class _Placed:
         #: where what is written at each use is needed, and from how many branches in
         self._alone: dict[int, tuple[list[Path], int]] = {}
         self._homes: dict[int, list[Path]] = {}
-        failing, small = _Failing(roots, self.order, branches), _small(self.order)
+        failing, small = Failing(roots, self.order, branches), _small(self.order)
         paths: dict[int, list[Path]] = {node_id(root): [()] for root in roots}
         for node in reversed(self.order):
             key = node_id(node)
@@ -205,57 +194,6 @@ def _with_guards(
 
 def _entry(node: Expr, place: int, branches: Mapping[str, tuple[int, ...]]) -> Path:
     return ((node_id(node), place),) if place in branches.get(op_name(node), ()) else ()
-
-
-def can_fail(node: Expr) -> bool:
-    """Whether a node reads, or divides by a possible zero."""
-    divides = op_name(node) in INTEGER_DIVISIONS and not const_value(operands(node)[1])
-    return divides or is_load(node)
-
-
-class _Failing:
-    """Which nodes that can fail are evaluated where, as sets of bits.
-
-    ``x[i] > 0`` before branches evaluates ``x[i]``, so what else is computed from it is safe in
-    front of all of them. A branch certainly evaluates what both of its sides do.
-    """
-
-    def __init__(
-        self,
-        roots: Sequence[Expr],
-        order: Sequence[Expr],
-        branches: Mapping[str, tuple[int, ...]],
-    ) -> None:
-        self._within: dict[int, int] = {}  #: what a node holds
-        self._certain: dict[int, int] = {}  #: what is evaluated whenever a node is
-        self._nodes = {node_id(node): node for node in order}
-        known = 1
-        for node in order:
-            key, parts, places = node_id(node), operands(node), branches.get(op_name(node), ())
-            own = 0
-            if can_fail(node):
-                own, known = known, known << 1
-            self._within[key] = self._certain[key] = own
-            for place, part in enumerate(parts):
-                self._within[key] |= self._within[node_id(part)]
-                if place not in places:
-                    self._certain[key] |= self._certain[node_id(part)]
-            if len(places) == 2:
-                left, right = (self._certain[node_id(parts[place])] for place in places)
-                self._certain[key] |= left & right
-        self._everywhere = 0
-        for root in roots:
-            self._everywhere |= self._certain[node_id(root)]
-
-    def is_safe(self, node: Expr, path: Path) -> bool:
-        """Whether all in a node that can fail is evaluated in a branch, or before it, anyway."""
-        missing = self._within[node_id(node)] & ~self._everywhere
-        for key, place in path:
-            if not missing:
-                break
-            if place > 0:
-                missing &= ~self._certain[node_id(operands(self._nodes[key])[place])]
-        return not missing
 
 
 def _small(order: Sequence[Expr]) -> set[int]:

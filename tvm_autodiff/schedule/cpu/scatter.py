@@ -24,15 +24,16 @@ from ...codegen.loop_nest import (
     element,
     function,
     loop,
-    parameter,
     sequence,
     store,
     when,
 )
+from ...codegen.passes.short_circuit import holds_mark
 from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.build import add, all_of, cast, compare, const, mul, sub, variable
-from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, tensor_key
-from ...expr.rewrite import loaded_tensors, substituter
+from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
+from ...expr.rewrite import contains, expand_lets, loaded_tensors, substituter
+from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import linear_terms
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.scatter_add import ScatterAdd, inside, nest_index
@@ -50,7 +51,11 @@ from ..declined import Declined, other_kind
 from ..fusion.added_scatters import AddedScatters
 from ..kernel import Kernel, size_of
 from ..machine import Machine
+from ..nest.in_range import loops_of
+from ..nest.nest import nest_of, vectorised
 from ..rule import Made, Rest, writes_to
+from .loops.elements import without_branches
+from .loops.nest_function import inner_loops
 from .loops.parallel import shared_loops
 
 
@@ -88,9 +93,8 @@ class _ScatterNest:
         tensors = [t for scatter in scatters for t in (*scatter.positions, scatter.updates)]
         tensors += [] if start is None else loaded_tensors(start)
         self.inputs = list({tensor_key(tensor): tensor for tensor in tensors}.values())
-        self.places, buffers = Places.of(self.inputs)
+        self.places, (*buffers, self.out) = Places.of([*self.inputs, result])
         self.buffers = dict(zip(map(tensor_key, self.inputs), buffers, strict=True))
-        self.out = parameter(result, "out")
         self.lanes = machine.lanes(dtype_of(result))
         self.short = machine.vector_registers // 2 * self.lanes
         self.updates = [_Updates(scatter, self) for scatter in scatters]
@@ -150,6 +154,9 @@ class _ScatterNest:
         self, fixed: Mapping[int, Expr], ranges: Mapping[int, tuple[Expr, Expr]]
     ) -> Statement:
         """``out[...] = start`` over the dimensions that are not fixed."""
+        made = self._started_in_vectors(fixed, ranges)
+        if made is not None:
+            return made
         loops: list[tuple[Var, Extent]] = []
         place: list[Expr] = []
         for dim, extent in enumerate(self.shape):
@@ -161,6 +168,34 @@ class _ScatterNest:
             place.append(var if low is None else add(low, var))
             loops.append((var, extent if low is None else sub(high, low)))
         return self.row_loops(loops, store(self.out, self._start_at(place), place))
+
+    def _started_in_vectors(
+        self, fixed: Mapping[int, Expr], ranges: Mapping[int, tuple[Expr, Expr]]
+    ) -> Statement | None:
+        """The same with operands that are read before data choose between them; None where rows
+        are short or not constant, or branches protect what they read.
+        """
+        if self.start is None or self.lanes == 1 or not isinstance(self.shape[-1], int):
+            return None
+        axes, outer = self.result.op.axis, 1 + max([-1, *fixed, *ranges])
+        values = without_branches([expand_lets(self.start)], loops_of(axes))
+        if holds_mark(values) or contains(values, lambda node: op_name(node) == "if_then_else"):
+            return None
+        nest = nest_of(axes, merge_equal(values), [self.result])
+        made = inner_loops(vectorised(nest, len(axes) - 1, self.lanes), outer, self.places)
+        if isinstance(made, Declined):
+            return None
+        variables, body = made
+        for dim, var in reversed(list(enumerate(variables))):
+            if dim in fixed:
+                body = sequence([bind(var, fixed[dim]), body])
+            elif dim in ranges:
+                low, high = ranges[dim]
+                count = counter("i", self.shape[dim])
+                body = loop(count, sub(high, low), sequence([bind(var, add(low, count)), body]))
+            else:
+                body = loop(var, self.shape[dim], body)
+        return body
 
     def _start_at(self, place: Sequence[Expr]) -> Expr:
         if self.start is None:

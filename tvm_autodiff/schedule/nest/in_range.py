@@ -7,7 +7,7 @@ as expressions, and two of them are equal only if that is proved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...expr.build import cast, compare, const
@@ -66,18 +66,26 @@ def loops_of(axes: Sequence[Axis]) -> Loops:
 
 
 def is_safe(
-    roots: Sequence[Expr], loops: Loops, *, given: Sequence[Expr] = (), thorough: bool = False
+    roots: Sequence[Expr],
+    loops: Loops,
+    *,
+    given: Sequence[Expr] = (),
+    thorough: bool = False,
+    evaluated: Collection[int] = (),
 ) -> bool:
     """Whether expressions may be evaluated for all loop values, whatever conditions hold.
 
-    All reads are in bounds, and no integer is divided by a possible zero. Without `thorough`, a
-    numeric index is decided only by intervals; with it, also by the analyzer and from
-    conditions that are `given`.
+    All reads are in bounds, and no integer is divided by a possible zero; `evaluated` nodes, by id,
+    are in any case. Without `thorough`, a numeric index is decided only by intervals; with it, also
+    by the analyzer and from conditions that are `given`.
     """
+    open_nodes = [node for node in postorder(list(roots)) if node_id(node) not in evaluated]
+    forms = AffineForms(loops.variables)
     return all(
         thorough and _proved(condition, loops, given)
-        for condition in range_conditions(roots, loops)
-    ) and all(_divides_safely(node, loops, given) for node in postorder(list(roots)))
+        for node in filter(is_load, open_nodes)
+        for condition in read_conditions(node, loops, forms)
+    ) and all(_divides_safely(node, loops, given) for node in open_nodes)
 
 
 class Safety:

@@ -31,6 +31,31 @@ def test_the_condition_of_a_select_that_becomes_a_branch_is_marked() -> None:
     assert not holds_mark(operands(guarded)[0])
 
 
+def hinge(picked: Any, scale: Any) -> Any:
+    """``select(t[i, j] > t[i, label[i]], scale*t[i, label[i]], 0)``, no node shared."""
+    label = labels("int32")
+    return te.compute(
+        (4, WIDTH),
+        lambda i, j: tirx.Select(
+            picked(T[i, j], T[i, label[i]]), scale * T[i, label[i]], tirx.const(0.0, "float32")
+        ),
+    ).op
+
+
+@pytest.mark.parametrize(
+    ("picked", "kept"),
+    [
+        (lambda here, label: here > label, True),
+        (lambda here, label: tirx.all(here > 0.0, here > label), False),  # the left one may decide
+        (lambda here, label: here > tirx.if_then_else(here > 0.0, label, 0.0), False),
+        (lambda here, label: here > 0.0, False),
+    ],
+)
+def test_a_select_between_what_its_condition_reads_stays(picked: Any, kept: bool) -> None:
+    stage = hinge(picked, 2.0)
+    assert op_name(with_guards(stage.body[0], stage.axis)) == ("select" if kept else "if_then_else")
+
+
 ROWS, WIDTH = 5, 40
 T, SYMBOLIC = (
     te.placeholder(shape, "float32", name="t") for shape in ((ROWS, WIDTH), (ROWS, n))

@@ -26,10 +26,15 @@ from ....expr.nodes import (
     with_operands,
 )
 from ....expr.rewrite import Rewriter, contains_load, postorder
+from ....expr.sharing.failing import Failing
+from ....expr.structural import StructuralKeys
 from ....graph.stage import shape_of
 from ...nest.in_range import Loops, Safety, is_safe, loops_of
 
 _CAN_FAIL = frozenset(("load", "floordiv", "floormod", "truncdiv", "truncmod"))
+
+#: node → operands that it may leave without evaluating them, in the order that marks give them
+_SIDES = {"if_then_else": (1, 2), "select": (1, 2), "and": (0, 1), "or": (0, 1)}
 
 Facts = dict[int, Expr]  #: conditions that hold where a node is evaluated, by id
 
@@ -42,14 +47,16 @@ def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
         return root
     loops = loops_of(axes)
     choices = [node for node in order if op_name(node) == "select" and node_id(node) in failing]
-    facts = _facts(order) if choices else {}
-    branches = {
-        node_id(node)
-        for node in choices
-        if not is_safe(
-            operands(node)[1:], loops, given=list(facts[node_id(node)].values()), thorough=True
-        )
-    }
+    branches: set[int] = set()
+    if choices:
+        facts = _facts(order)
+        failing_where = Failing([root], order, _SIDES, StructuralKeys().parts(root))
+        for node in choices:
+            condition, *sides = operands(node)
+            given = list(facts[node_id(node)].values())
+            evaluated = failing_where.evaluated_with(condition)
+            if not is_safe(sides, loops, given=given, thorough=True, evaluated=evaluated):
+                branches.add(node_id(node))
     # TVM joins the conditions of nested branches: what holds around one is no proof. That goes for
     # a select that becomes a branch, too, and a mark in its condition makes a branch of a select.
     marks: set[int] = set()
