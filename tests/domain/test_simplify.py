@@ -17,7 +17,7 @@ from tvm_autodiff.errors import UnsolvableError
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
 from tvm_autodiff.expr.rewrite import variables_of
 
-a, b, c, i, j, k, l, m, n, x = (te.var(name) for name in "abcijklmnx")  # noqa: E741
+a, b, c, i, j, k, l, m, n, p, q, x = map(te.var, "abcijklmnpqx")  # noqa: E741
 b0, b1, b2 = (te.var(name) for name in ("b0", "b1", "b2"))
 
 
@@ -165,7 +165,7 @@ FORMS: dict[str, tuple[Any, Any, Any, dict[str, str], list[str]]] = {
         {i: (0, 8), k: (0, 3), b: (0, 17)},
         [eq(2 * i + k, b)],
         {"i": "b // 2 - t0", "k": "t0 * 2 + b % 2"},
-        ["t0 <= b // 2", "b // 2 <= t0 + 7", "t0 * 2 <= (b + 1) % 2 + 1"],
+        ["t0 <= b // 2", "b // 2 <= t0 + 7", "t0 * 2 + b % 2 <= 2"],
     ),
     "convolution": (
         (i, k),
@@ -196,6 +196,25 @@ FORMS: dict[str, tuple[Any, Any, Any, dict[str, str], list[str]]] = {
         [eq(i, j + 2), eq(j, b), i != 2],
         {"i": "b + 2", "j": "b"},
         ["b >= 1", "b <= 5"],
+    ),
+    # ``columns[p*3 + q, y//2*4 + x//2]`` of a padded image, folded: digits of the position alone
+    "fold": (
+        (i, j, p, q),
+        {i: (0, 8), j: (0, 8), p: (0, 3), q: (0, 3), b: (0, 9), c: (0, 16)},
+        [
+            eq(3 * p + q, b),
+            eq((i + 1 - p) // 2 * 4 + (j + 1 - q) // 2, c),
+            *(eq((x + 1 - s) % 2, 0) for x, s in ((i, p), (j, q))),
+            *(x + 1 >= s for x, s in ((i, p), (j, q))),
+            *(x + 1 - s < 8 for x, s in ((i, p), (j, q))),
+        ],
+        {
+            "i": "c // 4 * 2 + b // 3 - 1",
+            "j": "c % 4 * 2 + b % 3 - 1",
+            "p": "b // 3",
+            "q": "b % 3",
+        },
+        ["c // 4 * 2 + b // 3 >= 1", "c % 4 * 2 + b % 3 >= 1"],
     ),
     "clamp stays": (
         (i,),
@@ -253,7 +272,7 @@ SYMBOLIC: dict[str, tuple[Any, Any, Any, list[str], list[str]]] = {
         {i: (0, n), k: (0, 3), b: (0, 2 * n + 1), n: (1, None)},
         [eq(2 * i + k, b)],
         ["2"],
-        ["t0 <= b // 2", "b // 2 < n + t0", "t0 * 2 <= (b + 1) % 2 + 1"],
+        ["t0 <= b // 2", "b // 2 < n + t0", "t0 * 2 + b % 2 <= 2"],
     ),
     "same convolution": (
         (i, k),
@@ -294,7 +313,7 @@ SYMBOLIC: dict[str, tuple[Any, Any, Any, list[str], list[str]]] = {
         [
             "t0 <= b // 21",
             "b // 21 + 4 <= t0 + (n + 14) // 21",
-            "t0 * 21 <= (b * 20 + 20) % 21 + 49",
+            "t0 * 21 + b % 21 <= 69",
         ],
     ),
 }

@@ -79,16 +79,22 @@ class _Shift:
     base: Form
     sign: int
 
-    def key(self, facts: Facts) -> tuple[int, int, int, int, int]:
+    def key(self, facts: Facts) -> tuple[int, ...]:
         atoms = facts.atoms
         symbols = [s for s in self.base if s != CONST]
         return (
             nominal(atoms, self.extent, facts.nominal_size),
-            sum(1 + 2 * (atoms.kinds[s][0] == "div") for s in symbols),
+            _length(atoms, self.base),
             sum(abs(self.base[s]) for s in symbols),
             abs(self.base.get(CONST, 0)) if not symbols else int(CONST in self.base),
             self.sign < 0,
         )
+
+
+def _length(atoms: Atoms, form: Form) -> int:
+    """How much of an expression a form is: its variables, and two more for each division."""
+    kinds = [atoms.kinds[s] for s in form if s != CONST]
+    return sum(2 + _length(atoms, low) if kind == "div" else 1 for kind, low, _ in kinds)
 
 
 class EmptyBox(Exception):

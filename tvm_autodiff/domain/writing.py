@@ -27,10 +27,13 @@ class WritingTable(AtomTable):
             return build.cast(dtype or own, _sum(terms, value, own))
         return _sum(terms, value, dtype)
 
-    def terms(self, f: Form) -> tuple[list[tuple[int, Expr]], int]:
-        """A form as ``[(coefficient, expression)]`` and a constant, remainders recognised."""
+    def terms(self, f: Form, sided: bool = False) -> tuple[list[tuple[int, Expr]], int]:
+        """A form as ``[(coefficient, expression)]`` and a constant, remainders recognised.
+
+        Terms of a comparison go to either side of it (`sided`), so signs do not matter.
+        """
         self._emit_inner(f)
-        return self._terms(f)
+        return self._terms(f, sided)
 
     def _emit_inner(self, f: Form) -> None:
         """Build the expressions of all nested atoms, in order of their numbers."""
@@ -60,7 +63,7 @@ class WritingTable(AtomTable):
                     result = build.mul(result, build.cast(dtype, self._exprs[factor]))
                 self._exprs[s] = result
 
-    def _terms(self, f: Form) -> tuple[list[tuple[int, Expr]], int]:
+    def _terms(self, f: Form, sided: bool = False) -> tuple[list[tuple[int, Expr]], int]:
         extra: list[tuple[int, Expr]] = []
         products = [s for s in f if self.kinds[s][0] == "mul"]
         for s in products:
@@ -69,12 +72,14 @@ class WritingTable(AtomTable):
         divisions = [s for s in f if s != CONST and self.kinds[s][0] == "div"]
         for q in sorted(divisions, key=lambda s: (-self.kinds[s][2], -s)):
             if q in f:
-                f, more = self._best_division(f, q)
+                f, more = self._best_division(f, q, sided)
                 extra += more
         terms = [(k, self._exprs[s]) for s, k in sorted(f.items()) if s != CONST]
         return terms + extra, f.get(CONST, 0)
 
-    def _best_division(self, f: Form, q: int) -> tuple[Form, list[tuple[int, Expr]]]:
+    def _best_division(
+        self, f: Form, q: int, sided: bool
+    ) -> tuple[Form, list[tuple[int, Expr]]]:
         """Write the division q in f as ``//`` or ``%``, of its numerator or of the mirrored one.
 
         ``x - c*(x // c) → x % c`` and ``-(x // c) → 1 + (-x - 1) // c``, whichever leaves fewer
@@ -93,7 +98,8 @@ class WritingTable(AtomTable):
                 m = k // c  # c*m*(x // c) = m*x - m*(x % c)
                 options.append((combine(rest, low, 1, m), -m, "floormod", low, c))
                 options.append((combine(turned, mirrored, 1, -m), m, "floormod", mirrored, c))
-        best = min(range(len(options)), key=lambda n: (_cost(*options[n][:2]), n))
+        cost = _sided_cost if sided else _cost
+        best = min(range(len(options)), key=lambda n: (*cost(*options[n][:2]), n))
         rest, k, name, numerator, c = options[best]
         if best == 0:
             return rest, [(k, self._exprs[q])]
@@ -140,7 +146,7 @@ class WritingTable(AtomTable):
         """``f >= 0``, ``f == 0`` or ``f != 0`` (name ``"ge"``, ``"eq"``, ``"ne"``) with the terms
         distributed over both sides.
         """
-        terms, value = self.terms(f)
+        terms, value = self.terms(f, sided=True)
         if not terms:
             return build.const(holds(name, value), "bool")
         dtype = "int64" if any(self.wide[s] for s in f) else "int32"
@@ -166,9 +172,14 @@ def holds(name: str, value: int) -> bool:
     return value >= 0 if name == "ge" else (value == 0) == (name == "eq")
 
 
-def _cost(rest: Form, k: int) -> tuple[int, int, int]:
+def _cost(rest: Form, k: int) -> tuple[int, ...]:
     terms = sum(1 for s in rest if s != CONST)
     return terms, (CONST in rest) + (k < 0), abs(k)
+
+
+def _sided_cost(rest: Form, k: int) -> tuple[int, ...]:
+    """Without a cost of signs and constants, which go to either side of a comparison."""
+    return sum(1 for s in rest if s != CONST), abs(k)
 
 
 def _sum(terms: Sequence[tuple[int, Expr]], value: int, dtype: str) -> Expr:
