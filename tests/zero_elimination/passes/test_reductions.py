@@ -233,7 +233,7 @@ SUMS = {
     "data behind what protects it": (
         lambda: total((8,), (8,), lambda i, k: where(k < i, where(k == WHOLE[i - 1], A[k]))),
         64,
-        29,
+        15,
     ),
     "data scattered": (
         lambda: total((8,), (8,), lambda i, k: where(WHOLE[k] == i, A[k])),

@@ -66,8 +66,14 @@ SUMS = {
     ),
     "simplex": (
         reads((6,), lambda i, k, m: m, (6, 6), lambda i, k, m: te.all(k <= i, m <= k)),
-        {"ragged loops", "gather"},
+        {"part of the box", "ragged loops", "gather"},
         ["ragged loops"],
+    ),
+    # no guard without ``k`` tells that only the first two elements have terms
+    "window reflected at an end": (
+        reads((20,), lambda i, k: k - i, (3,), lambda i, k: te.all(k >= i, k > i)),
+        {"part of the box", "ragged loops", "gather"},
+        ["part of the box"],
     ),
     "bits in reverse order": (
         reads((64,), lambda i: sum(i // 2**k % 2 * 2 ** (5 - k) for k in range(6)), (), None, long),
@@ -133,7 +139,9 @@ def test_strategies_apply_where_they_can_and_the_cheapest_is_taken(name):
     assert [part.strategy for part in cheapest(whole)] == chosen
 
 
-@pytest.mark.parametrize("name", ["comb", "one row", "diagonal", "simplex", "window"])
+@pytest.mark.parametrize(
+    "name", ["comb", "one row", "diagonal", "simplex", "window", "window reflected at an end"]
+)
 def test_no_other_strategy_takes_fewer_iterations(name):
     _, whole, _, _ = solved(name)
 

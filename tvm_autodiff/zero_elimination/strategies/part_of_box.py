@@ -1,20 +1,23 @@
 """Computes sums that only some of the elements have, for these elements only.
 
 Guards such as ``b == 4``, ``b <= 3`` or ``i == j`` do not depend on the summed axes: the border to
-which a clamp sends its reads, a diagonal. The solver finds a box for the remaining elements, and a
-stage over this box replaces a sum of zeros everywhere else.
+which a clamp sends its reads, a diagonal. Others imply some that do not: ``60 + k <= b`` is false
+below 60, where a reflection sends no reads. The solver finds a box for the remaining elements, and
+a stage over this box replaces a sum of zeros everywhere else.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from ...domain import Domain, simplify_domain
-from ...expr.build import all_of, if_then_else, zero_like
-from ...expr.nodes import Expr, dtype_of, load
-from ...expr.rewrite import depends_on, substituter
+from ...domain import Domain, simplify_domain, solve_linear_inequalities
+from ...expr.build import all_of, compare, const, if_then_else, zero_like
+from ...expr.nodes import Expr, dtype_of, is_expr, load, node_id
+from ...expr.rewrite import depends_on, substituter, variables_of
+from ...expr.simplify import prove
 from ...graph.sizes.nonnegative import nonnegative
-from ...graph.stage import data_axis
+from ...graph.stage import axis_range, data_axis
 from ..sums.assemble import assemble
 from ..sums.iterations import sum_iterations
 from ..sums.sum import Sum, Target
@@ -24,11 +27,14 @@ from ..sums.windows import is_jagged
 def part_of_box(whole: Sum) -> Sum | None:
     """``Σ_k if b == 4 and c then f  →  if b == 4 then part[], part[] = Σ_k if c then f[b := 4]``.
 
-    None if every guard depends on the summed axes, or if the part cannot be solved.
+    None if the guards exclude no element for all summed points, or if the part cannot be solved.
     """
     summed = [axis.var for axis in whole.axes]
+    if whole.unsolved or not summed or any(map(is_jagged, whole.axes)):
+        return None
     guards = [guard for guard in whole.guards if not depends_on(guard, summed)]
-    if whole.unsolved or not summed or not guards or any(map(is_jagged, whole.axes)):
+    guards += _implied(whole, [guard for guard in whole.guards if depends_on(guard, summed)])
+    if not guards:
         return None
     part, places = _part(whole.target, guards)
     solved = whole.definition.at(part)
@@ -40,6 +46,27 @@ def part_of_box(whole: Sum) -> Sum | None:
     source = if_then_else(all_of(guards), read, zero_like(whole.source))
     made = sum_iterations(solved)
     return replace(whole, axes=(), guards=(), source=source, made=made)
+
+
+def _implied(whole: Sum, guards: Sequence[Expr]) -> list[Expr]:
+    """``60 + k <= b → 60 <= b``: what guards tell of elements for which a summed point has them."""
+    named = {node_id(var) for var in variables_of(guards)}
+    ranges = whole.target.ranges
+    elements = [var for var in ranges if node_id(var) in named]
+    summed = {axis.var: axis_range(axis) for axis in whole.axes if node_id(axis.var) in named}
+    if not elements:
+        return []
+    every = {**ranges, **summed}
+    bounds = solve_linear_inequalities(Domain((*elements, *summed), every, tuple(guards)))
+    if bounds.is_empty:
+        return []
+    found = [
+        compare(relation, var, bound if is_expr(bound) else const(bound, dtype_of(var)))
+        for var in elements
+        for relation, known in (("ge", bounds.lower[var]), ("le", bounds.upper[var]))
+        for bound in known
+    ]
+    return [guard for guard in found if not prove(guard, ranges)]
 
 
 def _part(target: Target, guards: list[Expr]) -> tuple[Target, list[Expr]]:
