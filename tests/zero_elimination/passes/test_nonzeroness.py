@@ -165,6 +165,20 @@ def test_products_are_multiplied_out_only_so_far():
     assert len(summands(value)) <= 4
 
 
+@pytest.mark.parametrize(
+    ("factor", "count"),
+    [
+        (where(i < 3, 0.5, where(i < 5, 2.0, 1.0)), 1),  # the weights of a window
+        (where(i < j, 0.5, 1.0), 2),  # each for a triangle
+        (where(i < 3, 0.5, 0.0), 1),
+        (where(i < 3, 0.5, where(i < 5, 2.0, 0.0)), 2),
+        (where(i < 3, x, y), 2),
+    ],
+)
+def test_numbers_that_one_loop_chooses_stay_one_number(factor, count):
+    assert len(summands(z * factor)) == count
+
+
 @st.composite
 def expressions(draw, depth=4):
     form = draw(st.sampled_from(["leaf", "if", "else", "add", "sub", "mul", "div", "tanh", "bool"]))

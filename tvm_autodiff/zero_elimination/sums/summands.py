@@ -22,7 +22,7 @@ from ...expr.nodes import (
     operands,
     with_operands,
 )
-from ...expr.rewrite import expand_lets, postorder
+from ...expr.rewrite import contains_load, expand_lets, postorder, variables_of
 from ...expr.sharing.lets import merge_equal
 from ...rules.terms import Condition, guarded
 from .conditions import on_indices
@@ -167,9 +167,14 @@ class _Splitter:
         return [] if truth is None else [truth]
 
     def _branch(self, node: Expr, parts: list[list[Summand]]) -> list[Summand]:
-        """``if a then x else 0 → [a] x``, ``if a then x else y → [a] x, [not a] y``."""
+        """``if a then x else 0 → [a] x``, ``if a then x else y → [a] x, [not a] y``.
+
+        Numbers that one loop chooses, as those of a window, stay one number.
+        """
         condition = operands(node)[0]
         then, otherwise = parts[1:]
+        if then and otherwise and _is_number(node, (*then, *otherwise)):
+            return [Summand(node)]
         guards = op_name(node) == "if_then_else"
         apart = self._most > 1 and on_indices(condition)
         if then and otherwise and not apart:
@@ -206,6 +211,12 @@ class _Splitter:
                     known.append(negate(part))
             self._negations[node_id(condition)] = known
         return known
+
+
+def _is_number(node: Expr, sides: Sequence[Summand]) -> bool:
+    """Whether a choice is a number for each value of one loop, and none that is zero for some."""
+    whole = not any(side.conditions for side in sides)
+    return whole and not contains_load(node) and len(variables_of([node])) == 1
 
 
 _Rule = Callable[[_Splitter, Expr, list[list[Summand]]], list[Summand]]

@@ -15,6 +15,7 @@ from tvm_autodiff.schedule.rewrites.values.constant_values import with_constant_
 
 x = te.placeholder((8, 40), "float64", name="x")
 w = te.placeholder((40,), "float64", name="w")
+many = te.placeholder((100, 40), "float64", name="many")
 n, m = te.reduce_axis((0, 40), "n"), te.reduce_axis((0, 8), "m")
 size = te.var("size")
 rows = te.placeholder((size, 40), "float64", name="rows")
@@ -24,9 +25,17 @@ def real(index):
     return index.astype("float64")
 
 
-def transform(function):
+def transform(function, count=8):
     """``y[b, k] = Σ_n x[b, n]*function(n, k)``."""
-    return te.compute((8, 30), lambda b, k: te.sum(x[b, n] * function(n, k), axis=n), name="y")
+    data = x if count == 8 else many
+    return te.compute(
+        (count, 30), lambda b, k: te.sum(data[b, n] * function(n, k), axis=n), name="y"
+    )
+
+
+def hat(n, k):
+    """Not zero where ``n + 0.5`` is near to ``(k + 0.5)*4/3``."""
+    return te.max(1.0 - te.abs(real(n) + 0.5 - (real(k) + 0.5) * (4 / 3)), te.const(0, "float64"))
 
 
 def angle(n, k):
@@ -68,6 +77,21 @@ CASES = {
         lambda: te.compute((size, 40), lambda i, j: rows[i, j] * te.sin(real(j))),
         [(40,)],
     ),
+    "weights of a resampling": (lambda: transform(hat, 100), [(30, 40)]),
+    "more weights than data": (lambda: transform(hat, 8), []),
+    "weights that one axis chooses": (
+        lambda: transform(lambda n, k: te.if_then_else(n == 2, 0.5, te.if_then_else(n < 9, 2, 1))),
+        [(40,)],
+    ),
+    "a mask": (lambda: transform(lambda n, k: te.if_then_else(n <= k, 1.0, 0.0), 100), []),
+    "a polynomial of several axes": (
+        lambda: transform(lambda n, k: (real(n) + 0.5 - real(k) * 0.25) / 3.0, 100),
+        [],
+    ),
+    "weights without a sum": (
+        lambda: te.compute((100, 40), lambda i, j: many[i, j] * (real(j) * 0.5 + 1.0)),
+        [],
+    ),
     "little work": (lambda: te.compute((3,), lambda i: x[i, 0] * te.sin(real(i))), []),
     "nothing read": (lambda: te.compute((8, 40), lambda i, j: te.sin(real(i) * real(j))), []),
     "a table beyond the cache": (
@@ -95,6 +119,7 @@ def test_tables(name):
     assert sorted(shape_of(op.output(0)) for op in tables) == sorted(shapes)
     rng = np.random.default_rng(0)
     given = {x: rng.uniform(0.5, 1.5, (8, 40)), w: rng.uniform(0.5, 1.5, 40)}
+    given[many] = rng.uniform(0.5, 1.5, (100, 40))
     given[rows] = rng.uniform(0.5, 1.5, (5, 40))
     [want], [found] = (evaluate_graph([one], given, {size: 5}) for one in (y, got))
     np.testing.assert_allclose(found, want, rtol=1e-13)

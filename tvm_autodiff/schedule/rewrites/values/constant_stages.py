@@ -11,12 +11,13 @@ from math import prod
 
 from ....expr.costly import is_expensive
 from ....expr.dtypes import itemsize
-from ....expr.nodes import dtype_of, tensor_key
-from ....expr.rewrite import contains
+from ....expr.nodes import dtype_of, node_id, tensor_key
+from ....expr.rewrite import contains, expand_lets
 from ....graph.free_variables import free_variables
 from ....graph.graph import Graph, tensors_read_by
 from ....graph.stage import Operation, is_compute, outputs_of, shape_of, sources_of
 from ...cost import MAX_CONSTANT
+from .dependence import FEW_OPERATIONS, operations_of
 
 #: dtypes of numpy's own
 _DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64")
@@ -34,10 +35,18 @@ def constant_stages(graph: Graph, wanted: Container[tuple[int, int]]) -> set[int
         reads = tensors_read_by(op)
         if not all(tensor_key(tensor) in known for tensor in reads):
             continue
-        if (reads or contains(sources_of(op), is_expensive)) and _is_small(op):
+        if (reads or _takes_long(op)) and _is_small(op):
             found.add(hash(op))
             known |= {tensor_key(tensor) for tensor in outputs_of(op)}
     return found
+
+
+def _takes_long(op: Operation) -> bool:
+    """Whether an element takes longer to compute than to read."""
+    sources = [expand_lets(source) for source in sources_of(op)]
+    counts = operations_of(sources)
+    most = max(counts[node_id(source)] for source in sources)
+    return contains(sources, is_expensive) or most >= FEW_OPERATIONS
 
 
 def _is_small(op: Operation) -> bool:

@@ -1,24 +1,53 @@
-"""Tables for expensive functions of loops alone, as stages of their own.
+"""Tables for functions of loops alone, as stages of their own.
 
-Angles that a transform computes from its loops are the same in every call. As stages they are
-constants, which a program computes when it is built (`constant_stages`).
+Angles that a transform computes from its loops are the same in every call, and so are the weights
+of a resampling. As stages they are constants, which a program computes when it is built
+(`constant_stages`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import prod
 
 from ....expr.costly import EXPONENTIALS, is_expensive
-from ....expr.nodes import Axis, Expr, Tensor, dtype_of, is_load, node_id, op_name, operands
-from ....expr.rewrite import contains, expand_lets, postorder, replace_outermost
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    dtype_of,
+    is_const,
+    is_float,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
+from ....expr.rewrite import contains, expand_lets, loaded_tensors, postorder, replace_outermost
 from ....graph.graph import each_stage, tensors_read_by
-from ....graph.stage import Operation, axis_range, is_compute, loop_axes, sources_of
+from ....graph.stage import (
+    Operation,
+    axis_range,
+    is_compute,
+    loop_axes,
+    reduction_of,
+    shape_of,
+    sources_of,
+)
 from ...cost import CALL, LAUNCH_CYCLES
 from ...kernel import size_of
 from ...nest.decided import decided
 from .constant_stages import is_kept
-from .dependence import Dependence, costs_of, dependences, outermost
+from .dependence import (
+    FEW_OPERATIONS,
+    Dependence,
+    costs_of,
+    dependences,
+    operations_of,
+    outermost,
+)
 from .digits import Digits, ValueStages, digits_of, ranges_of, with_sources
 
 
@@ -33,18 +62,21 @@ def with_constant_values(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _taken_out(stages: ValueStages, op: Operation) -> list[Tensor] | None:
-    """The stage with its expensive functions of loops alone taken out."""
+    """The stage with its functions of loops alone taken out."""
     if not is_compute(op) or not tensors_read_by(op):
         return None
     axes = loop_axes(op)
     ranges = ranges_of(axes)
-    if ranges is None or not contains(sources_of(op), is_expensive):
+    plain = [expand_lets(source) for source in sources_of(op)]
+    if ranges is None or not any(_costs(op, plain).values()):
         return None
     variables = [axis.var for axis in axes]
-    sources = decided([expand_lets(source) for source in sources_of(op)], variables, ranges)
-    costs = costs_of(sources)
+    sources = decided(plain, variables, ranges)
+    costs = _costs(op, sources)
     facts = dependences(sources, {node_id(var): number for number, var in enumerate(variables)})
     reads = _reading(sources)
+    given = {tensor_key(tensor): tensor for src in sources for tensor in loaded_tensors(src)}
+    memory = sum(size_of(shape_of(tensor)) for tensor in (op.output(0), *given.values()))
 
     def table(node: Expr) -> Expr | None:
         if node_id(node) in reads or _splits(node, facts, costs):
@@ -52,12 +84,32 @@ def _taken_out(stages: ValueStages, op: Operation) -> list[Tensor] | None:
         digits = digits_of(node, axes, ranges, stages.keys)
         if digits is None or not _is_kept(node, digits, axes, costs[node_id(node)]):
             return None
+        cheap = not contains(node, is_expensive)
+        if cheap and (prod(digits.extents) > memory or not _bends(node, facts)):
+            return None
         return _read(stages, op.name, node, digits)
 
     memo = outermost(sources, costs, table)
     if not memo:
         return None
     return with_sources(op, [replace_outermost(source, memo) for source in sources])
+
+
+def _costs(op: Operation, sources: Sequence[Expr]) -> dict[int, float]:
+    """The cycles of the functions in each node, by id; under a sum those of other operations, too,
+    where they take longer than to read a number.
+    """
+    functions = {key: CALL * count for key, count in costs_of(sources).items()}
+    if reduction_of(op) is None:
+        return functions
+    reads, counts = _reading(sources), operations_of(sources)
+    found: dict[int, float] = {}
+    for node in postorder(list(sources)):
+        key = node_id(node)
+        inner = max((found[node_id(part)] for part in operands(node)), default=0)
+        computed = is_float(node) and key not in reads and counts[key] >= FEW_OPERATIONS
+        found[key] = max(functions[key], counts[key] if computed else 0, inner)
+    return found
 
 
 def _read(stages: ValueStages, name: str, node: Expr, digits: Digits) -> Expr | None:
@@ -80,7 +132,7 @@ def _reading(sources: Sequence[Expr]) -> set[int]:
     return found
 
 
-def _splits(node: Expr, facts: Mapping[int, Dependence], costs: Mapping[int, int]) -> bool:
+def _splits(node: Expr, facts: Mapping[int, Dependence], costs: Mapping[int, float]) -> bool:
     """Whether a sum or a product has an expensive operand of fewer loops than itself."""
     if op_name(node) not in ("add", "sub", "mul", "div"):
         return False
@@ -89,12 +141,24 @@ def _splits(node: Expr, facts: Mapping[int, Dependence], costs: Mapping[int, int
     return any(facts[node_id(part)].loops != loops for part in parts)
 
 
-def _is_kept(node: Expr, digits: Digits, axes: Sequence[Axis], cost: int) -> bool:
+def _bends(node: Expr, facts: Mapping[int, Dependence]) -> bool:
+    """Whether a function is no polynomial: sums over these are taken apart."""
+    loops = facts[node_id(node)].loops
+    return any(
+        op_name(part) not in ("add", "sub", "mul", "cast")
+        and is_float(part)
+        and facts[node_id(part)].loops == loops
+        and not (op_name(part) == "div" and is_const(operands(part)[1]))
+        for part in postorder(node)
+    )
+
+
+def _is_kept(node: Expr, digits: Digits, axes: Sequence[Axis], cost: float) -> bool:
     """Whether the values of a node are kept as constants: what a call computes takes longer than a
     launch, and a table of them is small.
     """
     names = {op_name(part) for part in postorder(node) if is_expensive(part)}
-    if not digits.nodes or (len(digits.nodes) > 1 and names <= EXPONENTIALS):
+    if not digits.nodes or (len(digits.nodes) > 1 and names and names <= EXPONENTIALS):
         return False
     points = size_of([axis_range(axis)[1] for axis in axes[: digits.depth]])
-    return is_kept(digits.extents, dtype_of(node)) and points * CALL * cost >= LAUNCH_CYCLES
+    return is_kept(digits.extents, dtype_of(node)) and points * cost >= LAUNCH_CYCLES

@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ....expr.costly import is_expensive
-from ....expr.nodes import Axis, Expr, const_value, is_load, node_id, op_name, operands
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    const_value,
+    is_float,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+)
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range
 from ...kernel import size_of
@@ -89,7 +98,7 @@ def dependences(sources: Sequence[Expr], order: Mapping[int, int]) -> dict[int, 
 
 
 def outermost(
-    sources: Sequence[Expr], costs: Mapping[int, int], choice: Callable[[Expr], Found | None]
+    sources: Sequence[Expr], costs: Mapping[int, float], choice: Callable[[Expr], Found | None]
 ) -> dict[int, Found]:
     """What a choice is for nodes with expensive functions, by id: below a chosen node, and for
     other nodes, it is not asked for.
@@ -118,6 +127,22 @@ def costs_of(sources: Sequence[Expr]) -> dict[int, int]:
         own = frozenset((node_id(node),)) if is_expensive(node) else frozenset()
         inside[node_id(node)] = own.union(*parts)
     return {key: len(found) for key, found in inside.items()}
+
+
+_NO_OPERATIONS = frozenset(("const", "var", "load", "likely"))
+#: operations on loops from which on it takes less time to read a number
+FEW_OPERATIONS = 2
+
+
+def operations_of(sources: Sequence[Expr]) -> dict[int, int]:
+    """The number of operations on floats in each node, by id, as a tree."""
+    counts: dict[int, int] = {}
+    for node in postorder(list(sources)):
+        own = is_float(node) and op_name(node) not in _NO_OPERATIONS
+        if op_name(node) == "cast" and is_float(operands(node)[0]):
+            own = False  # of a number that was written with another dtype
+        counts[node_id(node)] = own + sum(counts[node_id(part)] for part in operands(node))
+    return counts
 
 
 def divided_loop(node: Expr, order: Mapping[int, int]) -> int | None:
