@@ -21,6 +21,7 @@ i, j = te.var("i"), te.var("j")
 x, y, z = (te.var(name, D) for name in "xyz")
 A = te.placeholder((6,), D, name="A")
 ZERO, NONE = te.const(0.0, D), te.const(0)
+HALF, ONE, TWO = (te.const(number, D) for number in (0.5, 1.0, 2.0))
 a, b, c = i < 3, j < 2, i + j > 1
 
 
@@ -168,10 +169,10 @@ def test_products_are_multiplied_out_only_so_far():
 @pytest.mark.parametrize(
     ("factor", "count"),
     [
-        (where(i < 3, 0.5, where(i < 5, 2.0, 1.0)), 1),  # the weights of a window
-        (where(i < j, 0.5, 1.0), 2),  # each for a triangle
-        (where(i < 3, 0.5, 0.0), 1),
-        (where(i < 3, 0.5, where(i < 5, 2.0, 0.0)), 2),
+        (where(i < 3, HALF, where(i < 5, TWO, ONE)), 1),  # the weights of a window
+        (where(i < j, HALF, ONE), 2),  # each for a triangle
+        (where(i < 3, HALF), 1),
+        (where(i < 3, HALF, where(i < 5, TWO)), 2),
         (where(i < 3, x, y), 2),
     ],
 )
