@@ -201,3 +201,14 @@ def test_what_uses_a_variable_stays_in_its_let() -> None:
     np.testing.assert_allclose(strictly(bound), strictly(expr), rtol=1e-14)
     free = {node_id(node) for node in postorder(expand_lets(bound)) if op_name(node) == "var"}
     assert not free
+
+
+def test_what_cannot_fail_is_bound_in_front_of_many_branches():
+    """Without guards, however many branches need it."""
+    value = long(A(j))
+    whole = sum((branch(tirx.EQ(i, n), te.sin(value)) for n in range(8)), start=ZERO)
+    bound = bind_shared(whole, lambda node: False)
+    assert op_name(bound) == "let"
+    assert sum(op_name(node) == "if_then_else" for node in postorder(bound)) == 8
+    behind = bind_shared(whole)
+    assert sum(op_name(node) == "if_then_else" for node in postorder(behind)) > 8

@@ -6,10 +6,12 @@ of all of them. A branch certainly evaluates what both of its sides do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..nodes import INTEGER_DIVISIONS, Expr, const_value, is_load, node_id, op_name, operands
 
+#: whether a node can fail where its operands do not
+Fails = Callable[[Expr], bool]
 #: the branches around a node, outermost first: (node, operand)
 Path = tuple[tuple[int, int], ...]
 
@@ -31,6 +33,8 @@ class Failing:
         The operands that a node may leave without evaluating them.
     keys : mapping of int to int, optional
         The structural keys of the nodes, by id. Without them equal parts must be one node.
+    fails : callable
+        Which nodes can fail: those that are proved not to need no guard.
     """
 
     def __init__(
@@ -39,6 +43,7 @@ class Failing:
         order: Sequence[Expr],
         branches: Mapping[str, tuple[int, ...]],
         keys: Mapping[int, int] | None = None,
+        fails: Fails = can_fail,
     ) -> None:
         self._own: dict[int, int] = {}  #: the bit of a node that can fail
         self._within: dict[int, int] = {}  #: what a node holds
@@ -48,7 +53,7 @@ class Failing:
         for node in order:
             key, parts, places = node_id(node), operands(node), branches.get(op_name(node), ())
             own = 0
-            if can_fail(node):
+            if fails(node):
                 own = bits.setdefault(key if keys is None else keys[key], 1 << len(bits))
                 self._own[key] = own
             self._within[key] = self._certain[key] = own

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..build import all_of, any_of, const, if_then_else, negate, zero_like
 from ..nodes import Expr, node_id, op_name, operands, with_operands
 from ..rewrite import contains, postorder
-from .failing import Failing, Path, can_fail
+from .failing import Failing, Fails, Path, can_fail
 
 #: node → operands that it may leave without evaluating them
 BRANCHES: Mapping[str, tuple[int, ...]] = {"if_then_else": (1, 2)}
@@ -81,6 +81,7 @@ def homes_of(
     roots: Sequence[Expr],
     branches: Mapping[str, tuple[int, ...]],
     can_be_stored: Callable[[Expr], bool] = lambda node: True,
+    fails: Fails = can_fail,
 ) -> Homes:
     """The homes of all parts of expressions.
 
@@ -93,13 +94,15 @@ def homes_of(
     can_be_stored : callable
         Whether a part may be computed before its uses. A large part that may not be, and that has
         more than `MOST_HOMES` homes, is repeated at each use.
+    fails : callable
+        Whether a node must stay behind its guards.
     """
-    first = _Placed(roots, branches, can_be_stored)
+    first = _Placed(roots, branches, can_be_stored, fails)
     if not first.guards:
         return first.homes(roots)
     new, guarded = _with_guards(first.order, first.guards)
     changed = [new[node_id(root)] for root in roots]
-    return _Placed(changed, branches, can_be_stored, guarded).homes(changed)
+    return _Placed(changed, branches, can_be_stored, fails, guarded).homes(changed)
 
 
 class _Placed:
@@ -110,6 +113,7 @@ class _Placed:
         roots: Sequence[Expr],
         branches: Mapping[str, tuple[int, ...]],
         can_be_stored: Callable[[Expr], bool],
+        fails: Fails,
         guarded: frozenset[int] | None = None,
     ) -> None:
         self.order = postorder(list(roots))
@@ -119,7 +123,8 @@ class _Placed:
         #: where what is written at each use is needed, and from how many branches in
         self._alone: dict[int, tuple[list[Path], int]] = {}
         self._homes: dict[int, list[Path]] = {}
-        failing, small = Failing(roots, self.order, branches), _small(self.order)
+        failing = Failing(roots, self.order, branches, fails=fails)
+        small = _small(self.order)
         paths: dict[int, list[Path]] = {node_id(root): [()] for root in roots}
         for node in reversed(self.order):
             key = node_id(node)

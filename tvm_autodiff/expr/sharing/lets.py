@@ -27,6 +27,7 @@ from ..nodes import (
     with_operands,
 )
 from ..rewrite import expand_lets, postorder, tree_size
+from .failing import Fails, can_fail
 from .homes import GUARDS, Path, homes_of
 
 #: how many times larger than its graph an expression's tree must be before lets pay off
@@ -53,25 +54,25 @@ def merge_equal(roots: Sequence[Expr]) -> list[Expr]:
     return [merged[address(root)] for root in roots]
 
 
-def bind_shared(expr: Expr) -> Expr:
+def bind_shared(expr: Expr, fails: Fails = can_fail) -> Expr:
     """``f(e, e) → let t = e in f(t, t)`` where the tree is much larger than the graph.
 
     Expressions whose tree is small, or about as large as their graph, are returned unchanged. Each
-    source of a reduction is treated separately.
+    source of a reduction is treated separately. What `fails` stays behind its guards.
     """
     if op_name(expr) == "reduce":
-        return with_operands(expr, [bind_shared(part) for part in operands(expr)])
+        return with_operands(expr, [bind_shared(part, fails) for part in operands(expr)])
     whole = expand_lets(expr)  # what uses a variable must not leave its let
     if tree_size(whole) <= max(_SMALLEST_TREE, _TREE_TO_GRAPH * len(postorder(whole))):
         return expr
     [merged] = merge_equal([whole])
-    return _Binder(merged).bound
+    return _Binder(merged, fails).bound
 
 
 class _Binder:
     """Places a let for each shared node before each of its homes."""
 
-    def __init__(self, root: Expr) -> None:
+    def __init__(self, root: Expr, fails: Fails) -> None:
         index_parts = _index_parts(postorder(root))
 
         def can_be_bound(node: Expr) -> bool:
@@ -79,7 +80,7 @@ class _Binder:
             # conditions, and a let's variable would leave its scope with them
             return bool(operands(node)) and is_float(node) and node_id(node) not in index_parts
 
-        self._homes = homes_of([root], GUARDS, can_be_bound)
+        self._homes = homes_of([root], GUARDS, can_be_bound, fails)
         self._bound = self._found_bound()
         self.bound = self._emit()
 

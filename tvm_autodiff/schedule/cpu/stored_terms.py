@@ -8,12 +8,14 @@ part of an element, are stored first, which takes little of the time that they t
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...codegen.passes.short_circuit import nodes_with_marks, sure_operands
 from ...expr.dtypes import itemsize
 from ...expr.nodes import (
     BRANCHES,
+    Axis,
     Expr,
     dtype_of,
     is_float,
@@ -23,6 +25,7 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import Rewriter, expand_lets, substituter
+from ...expr.sharing.failing import Fails, can_fail
 from ...expr.sharing.lets import bind_shared
 from ...expr.sharing.weights import weights
 from ...graph.graph import retarget
@@ -40,6 +43,7 @@ from ...graph.stage import (
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, iterations, too_large
 from ..machine import Machine
+from ..nest.in_range import Safety, loops_of
 from ..nest.inside import unit_strides_inside
 from ..rule import Made, Rest, writes_to
 
@@ -96,14 +100,21 @@ def stored_part(kernel: Kernel, machine: Machine) -> Made | Declined:
     if part is None:
         return Declined("its expression is too large, and has no part of about half its size")
     axes, renames = renewed(op.axis)
-    stored = make_stage(f"{op.name}_part", axes, [bind_shared(substituter(renames)(part))])[0]
+    value = bind_shared(substituter(renames)(part), _fails_over(axes))
+    stored = make_stage(f"{op.name}_part", axes, [value])[0]
 
     def visit(node: Expr) -> Expr | None:
         return load(stored, axis_vars(op)) if node_id(node) == node_id(part) else None
 
-    rest = with_bodies(op, [bind_shared(Rewriter(visit)(body))])
+    rest = with_bodies(op, [bind_shared(Rewriter(visit)(body), _fails_over(op.axis))])
     parts = [Rest(Kernel(stored.op, None, kernel.repetition))]
     return [*parts, *writes_to([Rest(Kernel(rest[0].op, None, kernel.repetition))], kernel)]
+
+
+def _fails_over(axes: Sequence[Axis]) -> Fails:
+    """Which nodes need their guards somewhere in a box."""
+    safety = Safety(loops_of(axes))
+    return lambda node: can_fail(node) and not safety([node])
 
 
 def _half(body: Expr) -> Expr | None:
