@@ -33,6 +33,10 @@ def transform(function, count=8):
     )
 
 
+def place(n):
+    return te.floor(real(n) * 0.7 + 0.3).astype("int32")
+
+
 def hat(n, k):
     """Not zero where ``n + 0.5`` is near to ``(k + 0.5)*4/3``."""
     return te.max(1.0 - te.abs(real(n) + 0.5 - (real(k) + 0.5) * (4 / 3)), te.const(0, "float64"))
@@ -86,6 +90,15 @@ CASES = {
     "a mask": (lambda: transform(lambda n, k: te.if_then_else(n <= k, 1.0, 0.0), 100), []),
     "a polynomial of several axes": (
         lambda: transform(lambda n, k: (real(n) + 0.5 - real(k) * 0.25) / 3.0, 100),
+        [],
+    ),
+    "places and conditions": (
+        lambda: te.compute(
+            (100,),
+            lambda b: te.sum(
+                te.if_then_else(te.floor(real(n) * 0.3) < 9.0, many[b, place(n)], 0.0), axis=n
+            ),
+        ),
         [],
     ),
     "weights without a sum": (

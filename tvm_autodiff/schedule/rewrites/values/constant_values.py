@@ -97,7 +97,8 @@ def _taken_out(stages: ValueStages, op: Operation) -> list[Tensor] | None:
 
 def _costs(op: Operation, sources: Sequence[Expr]) -> dict[int, float]:
     """The cycles of the functions in each node, by id; under a sum those of other operations, too,
-    where they take longer than to read a number.
+    where they take longer than to read a number. Places and conditions stay what they are: from
+    tables they would be data.
     """
     functions = {key: CALL * count for key, count in costs_of(sources).items()}
     if reduction_of(op) is None:
@@ -105,10 +106,12 @@ def _costs(op: Operation, sources: Sequence[Expr]) -> dict[int, float]:
     reads, counts = _reading(sources), operations_of(sources)
     found: dict[int, float] = {}
     for node in postorder(list(sources)):
-        key = node_id(node)
-        inner = max((found[node_id(part)] for part in operands(node)), default=0)
-        computed = is_float(node) and key not in reads and counts[key] >= FEW_OPERATIONS
-        found[key] = max(functions[key], counts[key] if computed else 0, inner)
+        key, cost = node_id(node), 0.0
+        if is_float(node) and not is_load(node):
+            cost = max((found[node_id(part)] for part in operands(node)), default=0)
+            if key not in reads and counts[key] >= FEW_OPERATIONS:
+                cost = max(cost, counts[key])
+        found[key] = max(functions[key], cost)
     return found
 
 
