@@ -120,6 +120,11 @@ class _ScatterNest:
         leading = size_of([self.shape[dim] for dim in self.leading])
         return bool(self.leading) and (self.threads == 1 or leading >= self.threads)
 
+    @property
+    def dtypes(self) -> set[str]:
+        """Those of what is read and written."""
+        return {dtype_of(tensor) for tensor in (*self.inputs, self.result)}
+
     def function(self) -> StageFunction:
         """The nest as a function of the positions, the updates and the result."""
         body = self._by_leading_axes() if self._has_leading_axes else self._by_ranges(self.chunks)
@@ -175,8 +180,9 @@ class _ScatterNest:
         """The same with operands that are read before data choose between them; None where rows
         are short or not constant, or branches protect what they read.
         """
-        if self.start is None or self.lanes == 1 or not isinstance(self.shape[-1], int):
-            return None
+        literal = isinstance(self.shape[-1], int)
+        if self.start is None or self.lanes == 1 or not literal or "bfloat16" in self.dtypes:
+            return None  # TVM cannot bind variables of bfloat16
         axes, outer = self.result.op.axis, 1 + max([-1, *fixed, *ranges])
         values = without_branches([expand_lets(self.start)], loops_of(axes))
         if holds_mark(values) or contains(values, lambda node: op_name(node) == "if_then_else"):

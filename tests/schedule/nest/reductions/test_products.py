@@ -11,7 +11,12 @@ from tvm import te
 from tvm_autodiff.expr.nodes import dtype_of, node_id
 from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.schedule.nest.in_range import loops_of
-from tvm_autodiff.schedule.nest.reductions.products import operand_value, product_of, rebased
+from tvm_autodiff.schedule.nest.reductions.products import (
+    atoms_of,
+    operand_value,
+    product_of,
+    rebased,
+)
 
 i, k, p = te.var("i"), te.var("k"), te.var("p")
 
@@ -23,6 +28,9 @@ REBASED: dict[str, tuple[Callable[[], Any], str]] = {
         "(int64(p) + 1)*int64(p) < 5",
     ),
     "a difference": (lambda: 3 - i - k < 5, "-p + 3 < 5"),
+    "a multiple": (lambda: i * 2 + k * 2 + 1 < 5, "p*2 + 1 < 5"),
+    "a multiple of a difference": (lambda: 3 - i * 4 - k * 4 < 5, "p*-4 + 3 < 5"),
+    "a quotient": (lambda: (i * 5 + k * 5 + 8) // 12 < 5, "(p*5 + 8)//12 < 5"),
 }
 
 
@@ -33,6 +41,12 @@ def test_rebased(name: str) -> None:
     new = rebased(old, [i, k], {((node_id(i), 1), (node_id(k), 1)): p})
     assert dtype_of(new) == dtype_of(old)
     assert text(new) == wanted
+
+
+def test_atoms_have_no_common_factors() -> None:
+    """A copy over ``5*i`` would have five times as many elements as values of i."""
+    own, both = ((node_id(i), 1),), ((node_id(i), 2), (node_id(k), -1))
+    assert atoms_of([(i * 5 + 8) // 12, i - 1, k * 3 - i * 6], [i, k]) == (own, both)
 
 
 x, y = te.placeholder((4, 9), "float64", "x"), te.placeholder((9,), "float64", "y")

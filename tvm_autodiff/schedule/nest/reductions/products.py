@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import gcd
 
 from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul
 from ....expr.costly import may_be_infinite
@@ -183,7 +184,9 @@ def _varies(expr: Expr, variables: Sequence[Var]) -> bool:
 
 
 def atoms_of(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...] | None:
-    """The maximal affine forms under some expressions; None if a variable occurs outside of one."""
+    """The maximal affine forms under some expressions, without common factors; None if a variable
+    occurs outside of one.
+    """
     forms = affine_forms(roots, variables)
     wanted = {node_id(var) for var in variables}
     atoms: dict[Atom, None] = {}
@@ -197,7 +200,7 @@ def atoms_of(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...
         form = forms.get(node_id(node))
         if form is not None:
             if form.terms:
-                atoms.setdefault(_unsigned(form.terms)[0])
+                atoms.setdefault(_primitive(form.terms)[0])
             continue
         if node_id(node) in wanted:
             return None
@@ -205,13 +208,12 @@ def atoms_of(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...
     return tuple(atoms)
 
 
-def _unsigned(
-    terms: Atom,
-) -> tuple[Atom, int]:
-    """The form with a positive first coefficient, and the sign taken out."""
-    if terms and terms[0][1] < 0:
-        return tuple((key, -c) for key, c in terms), -1
-    return terms, 1
+def _primitive(terms: Atom) -> tuple[Atom, int]:
+    """``-10*i + 5*j → (2*i - j, -5)``: coprime coefficients, the first one positive."""
+    factor = gcd(*(c for _, c in terms))
+    if terms[0][1] < 0:
+        factor = -factor
+    return tuple((key, c // factor) for key, c in terms), factor
 
 
 def _one_sided(guard: Expr, variables: Sequence[Var]) -> Expr:
@@ -271,7 +273,7 @@ def rebased(
     variables: Sequence[Var],
     places: Mapping[Atom, Expr],
 ) -> Expr:
-    """The expression with each linear form replaced: ``L + c → places[L] + c``."""
+    """The expression with each linear form replaced: ``a*L + c → a*places[L] + c``."""
     forms = affine_forms([expr], variables)
     memo: dict[int, Expr] = {}
     for node in postorder(expr):
@@ -282,11 +284,10 @@ def rebased(
 
 
 def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
-    atom, sign = _unsigned(form.terms)
+    atom, factor = _primitive(form.terms)
     if atom in places:
-        place = cast(dtype, places[atom])
-        value = place if sign > 0 else mul(place, const(-1, dtype))
-        return add(value, const(form.constant, dtype))
+        place = mul(cast(dtype, places[atom]), const(factor, dtype))
+        return add(place, const(form.constant, dtype))
     value = const(form.constant, dtype)
     for key, c in form.terms:
         part = places.get(((key, 1),))

@@ -17,7 +17,7 @@ from ....graph.free_variables import free_variables
 from ....graph.graph import Graph, tensors_read_by
 from ....graph.stage import Operation, is_compute, outputs_of, shape_of, sources_of
 from ...cost import MAX_CONSTANT
-from .dependence import FEW_OPERATIONS, operations_of
+from .dependence import FEW_OPERATIONS, bends, operations_of
 
 #: dtypes of numpy's own
 _DTYPES = ("float16", "float32", "float64", "int8", "int16", "int32", "int64")
@@ -42,11 +42,15 @@ def constant_stages(graph: Graph, wanted: Container[tuple[int, int]]) -> set[int
 
 
 def _takes_long(op: Operation) -> bool:
-    """Whether an element takes longer to compute than to read."""
+    """Whether an element takes longer to compute than to read; polynomials of places, which stages
+    compute where they read them, do not.
+    """
     sources = [expand_lets(source) for source in sources_of(op)]
+    if contains(sources, is_expensive):
+        return True
     counts = operations_of(sources)
-    most = max(counts[node_id(source)] for source in sources)
-    return contains(sources, is_expensive) or most >= FEW_OPERATIONS
+    few = all(counts[node_id(source)] < FEW_OPERATIONS for source in sources)
+    return not few and contains(sources, bends)
 
 
 def _is_small(op: Operation) -> bool:

@@ -17,7 +17,6 @@ from ....expr.nodes import (
     Expr,
     Tensor,
     dtype_of,
-    is_const,
     is_float,
     is_load,
     node_id,
@@ -43,6 +42,7 @@ from .constant_stages import is_kept
 from .dependence import (
     FEW_OPERATIONS,
     Dependence,
+    bends,
     costs_of,
     dependences,
     operations_of,
@@ -147,13 +147,7 @@ def _splits(node: Expr, facts: Mapping[int, Dependence], costs: Mapping[int, flo
 def _bends(node: Expr, facts: Mapping[int, Dependence]) -> bool:
     """Whether a function is no polynomial: sums over these are taken apart."""
     loops = facts[node_id(node)].loops
-    return any(
-        op_name(part) not in ("add", "sub", "mul", "cast")
-        and is_float(part)
-        and facts[node_id(part)].loops == loops
-        and not (op_name(part) == "div" and is_const(operands(part)[1]))
-        for part in postorder(node)
-    )
+    return any(bends(part) and facts[node_id(part)].loops == loops for part in postorder(node))
 
 
 def _is_kept(node: Expr, digits: Digits, axes: Sequence[Axis], cost: float) -> bool:

@@ -11,6 +11,7 @@ from ....expr.nodes import (
     Axis,
     Expr,
     const_value,
+    is_const,
     is_float,
     is_load,
     node_id,
@@ -143,6 +144,13 @@ def operations_of(sources: Sequence[Expr]) -> dict[int, int]:
             own = False  # of a number that was written with another dtype
         counts[node_id(node)] = own + sum(counts[node_id(part)] for part in operands(node))
     return counts
+
+
+def bends(node: Expr) -> bool:
+    """Whether an operation on floats takes its value out of the polynomials of its operands."""
+    by_literal = op_name(node) == "div" and is_const(operands(node)[1])
+    known = op_name(node) in ("add", "sub", "mul", "cast") or op_name(node) in _NO_OPERATIONS
+    return is_float(node) and not known and not by_literal
 
 
 def divided_loop(node: Expr, order: Mapping[int, int]) -> int | None:
