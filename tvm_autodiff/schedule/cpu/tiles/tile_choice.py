@@ -19,6 +19,7 @@ from ...cost import (
     MEMORY_BYTE,
     MIN_LANES,
     NEAR_BYTE,
+    STORE,
     TURNED,
 )
 from ...machine import Machine
@@ -230,14 +231,15 @@ def plain_cycles(nest: Nest, machine: Machine) -> float:
     """The estimated time without a tile or a copy.
 
     Products whose operands are all read again take one each cycle, since what they read comes from
-    a distant cache. With a guard, or a computed operand, a copy saves more than its own time.
+    a distant cache. With a guard, or a computed operand, each point takes as long as to store an
+    element twice: a copy of a few times the points saves more than its own time.
     """
     inside: Steps = ()
     results = [key for key in nest.spatial if nest.extents.get(key) != 1]
     if isinstance(nest.body, Body):
         inside = nest.body.inside
     elif any(o.guards or not o.is_load for o in nest.body.operands):
-        return float("inf")
+        return 2 * STORE * nest.iterations / machine.threads
     elif not any(o.variables().issuperset(results) for o in nest.body.operands):
         return nest.iterations / machine.threads
     return _plain_cycles(nest, inside, machine) / machine.threads
