@@ -34,7 +34,7 @@ class Failing:
     keys : mapping of int to int, optional
         The structural keys of the nodes, by id. Without them equal parts must be one node.
     fails : callable
-        Which nodes can fail: those that are proved not to need no guard.
+        Whether a node can fail: a read that is proved to be inside needs no guard.
     """
 
     def __init__(
