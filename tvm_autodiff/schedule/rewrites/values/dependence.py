@@ -131,7 +131,8 @@ def costs_of(sources: Sequence[Expr]) -> dict[int, int]:
 
 
 _NO_OPERATIONS = frozenset(("const", "var", "load", "likely"))
-#: operations on loops from which on it takes less time to read a number
+#: operations on loops from which on it takes less time to read a number: a 5x5 window with weights
+#: of two choices for each axis takes 110 µs with its gradient, and 21 with tables (4x48x48, AVX2)
 FEW_OPERATIONS = 2
 
 
