@@ -58,6 +58,24 @@ def tried_bounds(expr: Expr, box: Box) -> tuple[int, int] | None:
     return low, high
 
 
+def tried_values(expr: Expr, box: Box) -> set[int] | None:
+    """All values of an expression; None for too many points, or data.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> sorted(tried_values(i // 2 * 3, {i: (0, 6)}))
+    [0, 3, 6]
+    """
+    variables = variables_of(expr)
+    if any(var not in box for var in variables) or contains_load(expr):
+        return None
+    if prod(box[var][1] for var in variables) > _MOST_POINTS:
+        return None
+    return _values([(expr, 1)], variables, box) or None
+
+
 def surely_holds(condition: Expr, box: Box) -> bool:
     """Whether a comparison holds at all points, as far as trying them shows.
 

@@ -36,6 +36,7 @@ from .sums.unused_axes import without_repeated_elements
 from .values.constant_values import with_constant_values
 from .values.distinct_values import with_distinct_values
 from .values.element_values import with_element_values
+from .values.placed_parts import with_ordered_placed_parts, with_placed_parts
 from .values.repeated_parts import with_repeated_parts
 from .values.stored_parts import with_stored_parts
 from .windows.separated_windows import with_separated_windows
@@ -70,6 +71,8 @@ BEFORE_KERNELS = (
     Rewrite(without_unused_axes),
     Rewrite(normal_form),
     Rewrite(without_repeated_elements, exact=False),
+    Rewrite(with_placed_parts),
+    Rewrite(with_ordered_placed_parts, exact=False),
     Rewrite(with_stored_parts),
     Rewrite(with_repeated_parts),
     Rewrite(with_split_quotients),

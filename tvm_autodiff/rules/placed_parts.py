@@ -1,0 +1,402 @@
+"""Parts of a stage that some of its axes change only by the place of what they read, as stages over
+these places.
+
+An image of 17 rows that is resized to 40 is interpolated along each of its rows once, not for both
+rows that each of the 40 lies between. The adjoint then goes back along one axis after the other:
+through the whole stage, each element meets all pairs of places along both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial, reduce
+from math import prod
+
+from ..domain.from_floats import without_floats
+from ..expr.build import add, variable
+from ..expr.factoring import factored
+from ..expr.integers.tried_values import literal_box, tried_values
+from ..expr.nodes import (
+    BRANCHES,
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    dtype_of,
+    is_float,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+)
+from ..expr.rewrite import (
+    depends_on,
+    expand_lets,
+    outermost,
+    postorder,
+    replace_outermost,
+    substituter,
+)
+from ..expr.sharing.lets import bind_shared, merge_equal
+from ..expr.simplify import linear_terms
+from ..expr.structural import StructuralKeys
+from ..graph.stage import (
+    Extent,
+    Operation,
+    axis_range,
+    bodies,
+    data_axis,
+    is_compute,
+    make_stage,
+    reduction_of,
+    renew_axis,
+    shape_of,
+    with_bodies,
+)
+
+#: what may be undefined where another operand is taken
+_CHOICES = frozenset((*BRANCHES, "min", "max"))
+
+#: operators that are linear, by which operands hold what is read
+_LINEAR: dict[str, Callable[[Sequence[bool]], bool]] = {
+    "add": any,
+    "sub": any,
+    "cast": all,
+    "mul": lambda reading: not all(reading),
+    "div": lambda reading: not reading[1],
+    "select": lambda reading: not reading[0],
+    "if_then_else": lambda reading: not reading[0],
+}
+
+_OTHERWISE = -1  #: in the place of a place: an axis changes an expression in another way, too
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a stage of parts saves.
+
+    Attributes
+    ----------
+    ratio : float
+        How often the whole stage computes each element of the stage of parts.
+    reads : int
+        How many elements a part reads at its place.
+    work : int
+        How many operations on floats a part takes.
+    shape : tuple
+        The extents of the stage of parts.
+    keeps_zeros : bool
+        Whether an adjoint of zero stays zero: for elements that no result reads, a derivative may
+        be infinite, or no number.
+    """
+
+    ratio: float
+    reads: int
+    work: int
+    shape: tuple[Extent, ...]
+    keeps_zeros: bool
+
+
+def adjoint_pays(cost: Cost) -> bool:
+    """Whether the adjoint takes fewer terms by the stage of parts: one for each result and one for
+    each read of an element of the stage, instead of one for each read of each result.
+    """
+    return cost.keeps_zeros and cost.ratio * cost.reads > cost.ratio + cost.reads
+
+
+def placed_parts(
+    op: Operation, pays: Callable[[Cost], bool] = adjoint_pays, reorder: bool = True
+) -> list[Tensor] | None:
+    """The results of an equal stage that reads its parts over places; None if it has none.
+
+    ``y[i, j] = f(g(x[p(i), j], x[p(i), j + 1]))  →  t[q, j] = g(x[q, j], x[q, j + 1]), y[i, j] =
+    f(t[p(i), j])``
+
+    Parameters
+    ----------
+    op : Operation
+        A stage without reductions, whose places are no plain shifts of axes.
+    pays : callable
+        Whether a stage of parts is worth it.
+    reorder : bool
+        Whether factors may be taken out of sums first.
+    """
+    if not is_compute(op) or reduction_of(op) is not None:
+        return None
+    ranges = list(map(axis_range, op.axis))
+    if any(low != 0 or extent == 0 for low, extent in ranges):
+        return None
+    sources = merge_equal([expand_lets(body) for body in bodies(op)])
+    if not _irregular(sources, op.axis):
+        return None
+    plain = _Parts(op, sources, pays).stage()
+    if plain is not None or not reorder:
+        return plain
+    for axis in op.axis:
+        changed = factored(_by_places(sources, axis.var), lambda node: True)
+        found = _Parts(op, merge_equal([expand_lets(one) for one in changed]), pays).stage()
+        if found is not None:
+            return found
+    return None
+
+
+def _by_places(sources: Sequence[Expr], var: Var) -> list[Expr]:
+    """``a*x[p(i), j] + b*x[q(i), j] + c*x[p(i), k]  →  (a*x[p(i), j] + c*x[p(i), k]) + b*x[q(i),
+    j]`` for the variable i.
+    """
+    table: dict[int, Expr] = {}
+    for root in outermost(sources, _is_sum, _smooth):
+        groups: dict[tuple[int, ...], list[Expr]] = {}
+        for term in _terms(root):
+            reads = [index for n in postorder(term) if is_load(n) for index in operands(n)]
+            places = dict.fromkeys(node_id(one) for one in reads if depends_on(one, [var]))
+            groups.setdefault(tuple(places), []).append(term)
+        table[node_id(root)] = reduce(add, (reduce(add, terms) for terms in groups.values()))
+    return [replace_outermost(source, table) for source in sources]
+
+
+def _is_sum(node: Expr) -> bool:
+    return is_float(node) and op_name(node) == "add"
+
+
+def _terms(node: Expr) -> list[Expr]:
+    """The summands of a sum, in order."""
+    found, pending = [], [node]
+    while pending:
+        one = pending.pop()
+        if _is_sum(one):
+            pending += reversed(operands(one))
+        else:
+            found.append(one)
+    return found
+
+
+def _irregular(sources: Sequence[Expr], axes: Sequence[Axis]) -> bool:
+    """Whether there is a place that is no shift of an axis, of several reads."""
+    reads = [node for node in postorder(list(sources)) if is_load(node)]
+    indices = [index for node in reads for index in operands(node)]
+    return len(reads) > 1 and not all(map(_is_shift, indices))
+
+
+def _is_shift(index: Expr) -> bool:
+    terms, _ = linear_terms(index)
+    return len(terms) < 2 and all(op_name(term) == "var" and abs(by) == 1 for term, by in terms)
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """What is known of an expression.
+
+    Attributes
+    ----------
+    axes : frozenset of int
+        The numbers of the axes that change it.
+    places : mapping from int to int
+        For each of these, the index by which alone it changes the expression, by its node, or
+        `_OTHERWISE`.
+    reads : frozenset of int
+        Two of the elements that it reads, by their nodes, or one.
+    """
+
+    axes: frozenset[int] = frozenset()
+    places: Mapping[int, int] = field(default_factory=dict)
+    reads: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part and the index that is its place; `function` is the part at `place`, which stands for
+    the index, and `moved` are the axes that the index depends on.
+    """
+
+    node: Expr
+    index: Expr
+    place: Var
+    function: Expr
+    extent: int
+    moved: frozenset[int]
+    others: tuple[int, ...]
+
+
+class _Parts:
+    """The parts of one stage."""
+
+    def __init__(
+        self, op: Operation, sources: Sequence[Expr], pays: Callable[[Cost], bool]
+    ) -> None:
+        self._op, self._sources, self._pays = op, sources, pays
+        self._extents = [axis_range(axis)[1] for axis in op.axis]
+        self._nodes = {node_id(node): node for node in postorder(list(sources))}
+        self._facts = _facts(list(self._nodes.values()), op.axis)
+        self._keys = StructuralKeys()
+
+    def stage(self) -> list[Tensor] | None:
+        """The stage that reads the stages of its parts."""
+        parts = self._paying()
+        if not parts:
+            return None
+        reads: dict[int, Expr] = {}
+        for equal in parts:
+            reads |= self._reads(equal)
+        fresh = [bind_shared(replace_outermost(source, reads)) for source in self._sources]
+        return with_bodies(self._op, fresh)
+
+    def _paying(self) -> list[list[_Part]]:
+        """The largest parts that pay, equal ones together."""
+        declined: set[int] = set()
+        while True:
+            nodes = outermost(self._sources, partial(self._may_be_part, declined), _smooth)
+            groups: dict[object, list[_Part]] = {}
+            for key, part in (pair for node in nodes for pair in self._parts_of(node)):
+                groups.setdefault(key, []).append(part)
+            costs = {key: self._cost(parts) for key, parts in groups.items()}
+            best: dict[int, object] = {}  # the place by which a node pays most
+            for key in sorted(groups, key=lambda one: costs[one].ratio):
+                if self._pays(costs[key]):
+                    best |= {node_id(part.node): key for part in groups[key]}
+            left = {node_id(node) for node in nodes} - best.keys()
+            if not left:
+                of_best = (
+                    [part for part in parts if best[node_id(part.node)] == key]
+                    for key, parts in groups.items()
+                )
+                return list(filter(None, of_best))
+            declined |= left
+
+    def _may_be_part(self, declined: set[int], node: Expr) -> bool:
+        fact = self._facts[node_id(node)]
+        if node_id(node) in declined or not is_float(node) or len(fact.reads) < 2:
+            return False
+        return bool(self._places_of(fact))
+
+    def _places_of(self, fact: _Fact) -> list[Expr]:
+        """The indices by which alone the axes that they depend on change an expression."""
+        found = []
+        for key in dict.fromkeys(fact.places.values()):
+            if key == _OTHERWISE:
+                continue
+            moved = self._facts[key].axes
+            constant = all(isinstance(self._extents[n], int) for n in moved)
+            if constant and all(fact.places.get(n) == key for n in moved):
+                found.append(self._nodes[key])
+        return found
+
+    def _parts_of(self, node: Expr) -> list[tuple[object, _Part]]:
+        """A node as a part by each of its places, and what equal parts have in common."""
+        fact = self._facts[node_id(node)]
+        found: list[tuple[object, _Part]] = []
+        for index in self._places_of(fact):
+            extents = [
+                extent
+                for read in postorder(node)
+                if is_load(read)
+                for one, extent in zip(operands(read), shape_of(load_tensor(read)), strict=True)
+                if node_id(one) == node_id(index)
+            ]
+            if len(extents) < 2:
+                continue
+            sizes = [extent for extent in extents if isinstance(extent, int)]
+            if len(sizes) < len(extents):
+                continue
+            moved = self._facts[node_id(index)].axes
+            place = variable("q", dtype_of(index))
+            function = replace_outermost(node, {node_id(index): place})
+            others = tuple(sorted(fact.axes - moved))
+            key = (min(sizes), self._keys.expr(function, {place: dtype_of(index)}))
+            found.append(
+                (key, _Part(node, index, place, function, min(sizes), moved, others))
+            )
+        return found
+
+    def _cost(self, parts: Sequence[_Part]) -> Cost:
+        """What one stage for equal parts saves; their other axes are the same."""
+        places = {node_id(part.index): part for part in parts}
+        shifts = all(_is_shift(part.index) for part in places.values())
+        points = 0 if shifts else sum(
+            prod(int(self._extents[n]) for n in part.moved) for part in places.values()
+        )
+        nodes = postorder(parts[0].node)
+        place = node_id(parts[0].index)
+        reads = sum(is_load(n) and place in map(node_id, operands(n)) for n in nodes)
+        work = sum(
+            is_float(node) and not is_load(node) and bool(self._facts[node_id(node)].reads)
+            for node in nodes
+        )
+        shape = (parts[0].extent, *(self._extents[n] for n in parts[0].others))
+        keeps = self._is_linear(nodes) or self._are_all_read(list(places.values()))
+        return Cost(points / parts[0].extent, reads, work, shape, keeps)
+
+    def _is_linear(self, nodes: Sequence[Expr]) -> bool:
+        """Whether a part is a sum of what it reads by factors that do not depend on it."""
+        for node in nodes:
+            reading = [bool(self._facts[node_id(part)].reads) for part in operands(node)]
+            fixed = _LINEAR.get(op_name(node))
+            if is_load(node) or not any(reading):
+                continue
+            if fixed is None or not fixed(reading):
+                return False
+        return True
+
+    def _are_all_read(self, parts: Sequence[_Part]) -> bool:
+        """Whether each element of the stage is read."""
+        ranges = {axis.var: axis_range(axis) for axis in self._op.axis}
+        found: set[int] = set()
+        for part in parts:
+            index = without_floats(part.index, ranges)
+            found |= tried_values(index, literal_box(ranges)) or set()
+        return found >= set(range(parts[0].extent))
+
+    def _reads(self, parts: Sequence[_Part]) -> dict[int, Expr]:
+        """The reads of one stage for equal parts, in place of these."""
+        first = parts[0]
+        own = [self._op.axis[n] for n in first.others]
+        place = data_axis("q", first.extent, dtype_of(first.index))
+        fresh = [renew_axis(axis) for axis in own]
+        renames = {old.var: new.var for old, new in zip(own, fresh, strict=True)}
+        body = substituter({**renames, first.place: place.var})(first.function)
+        before = sum(n < min(first.moved) for n in first.others)
+        axes = [*fresh[:before], place, *fresh[before:]]
+        [stage] = make_stage(f"{self._op.name}_placed", axes, [bind_shared(body)])
+        deeper = placed_parts(stage.op, self._pays, False)
+        values = stage if deeper is None else deeper[0]
+        reads = {}
+        for part in parts:
+            at: list[Expr] = [self._op.axis[n].var for n in part.others]
+            at.insert(before, part.index)
+            reads[node_id(part.node)] = load(values, at)
+        return reads
+
+
+def _facts(nodes: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, _Fact]:
+    """What is known of each node, by id; of an order where operands come first."""
+    numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
+    facts: dict[int, _Fact] = {}
+    for node in nodes:
+        key = node_id(node)
+        inside = [facts[node_id(part)] for part in operands(node)]
+        moved = frozenset((numbers[key],)) if key in numbers else frozenset[int]()
+        moved = moved.union(*(fact.axes for fact in inside))
+        places: dict[int, int] = {}
+        for part, fact in zip(operands(node), inside, strict=True):
+            by_place = is_load(node) and not fact.reads
+            for number in fact.axes:
+                place = node_id(part) if by_place else fact.places[number]
+                if is_load(node) and not by_place:
+                    place = _OTHERWISE  # at a place that data give
+                same = places.setdefault(number, place) == place
+                places[number] = place if same else _OTHERWISE
+        if key in numbers:
+            places[numbers[key]] = _OTHERWISE
+        reads = frozenset((key,)) if is_load(node) else frozenset[int]()
+        reads = frozenset(sorted(reads.union(*(fact.reads for fact in inside)))[:2])
+        facts[key] = _Fact(moved, places, reads)
+    return facts
+
+
+def _smooth(node: Expr) -> tuple[Expr, ...]:
+    """The operands that are computed for every element."""
+    chooses = is_load(node) or op_name(node) in _CHOICES
+    return () if chooses else tuple(filter(is_float, operands(node)))
