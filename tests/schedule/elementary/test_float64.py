@@ -16,6 +16,7 @@ from tvm import te, tirx
 from tests.as_lowered import compiled_as_lowered
 from tvm_autodiff.compile import build
 from tvm_autodiff.schedule.elementary.functions import FLOAT64, with_own_functions
+from tvm_autodiff.schedule.elementary.power import LITERAL_POWERS
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,21 @@ CASES = {
         np.cos,
     ),
 }
+
+
+def power_case(exponent: float) -> Case:
+    """Literal powers, of negative numbers where they are whole."""
+    whole = exponent == int(exponent)
+    return Case(
+        lambda x: te.power(x, tirx.const(exponent, "float64")),
+        lambda x: mpmath.power(x, exponent),
+        4.0,
+        [(1e-30, 1e30), (0.01, 100.0), (0.9, 1.1), *([(-30.0, 30.0)] if whole else [])],
+        lambda x: np.power(x, np.full_like(x, exponent)),  # by numbers, it takes other roots
+    )
+
+
+CASES |= {name: power_case(exponent) for exponent, (name, _) in LITERAL_POWERS.items()}
 COUNT = 2048
 HOST = tvm.target.Target.from_device("cpu")
 GENERIC = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64"})  # without fused products

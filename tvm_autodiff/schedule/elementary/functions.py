@@ -73,6 +73,7 @@ FLOAT64: dict[str, tuple[str, Callable[..., Value]]] = {
     "erf": ("erf_float64", error_function_float64.erf),
     "sin": ("sin_float64", lambda c, x: c.of_c("sin", x)),
     "cos": ("cos_float64", lambda c, x: c.of_c("cos", x)),
+    **{name: (f"{name}_float64", rule) for name, rule in power.LITERAL_POWERS.values()},
 }
 #: name → arithmetic for arguments of few quarter turns
 _NEAR = {"sin": quarter_turns.sin, "cos": quarter_turns.cos}
@@ -128,16 +129,14 @@ def with_own_functions(func: Any) -> Any:
 
     def own(node: Expr) -> Expr:
         name, args = op_name(node), operands(node)
+        if name == "power" and (exponent := const_value(args[1])) in power.LITERAL_POWERS:
+            name, args = power.LITERAL_POWERS[exponent][0], args[:1]
         if dtype_of(node) == "float64" and name in FLOAT64:
             name = FLOAT64[name][0]
             used[name] = None
             return own_call(name, args, "float64")
         if dtype_of(node) not in NARROW:
             return node
-        if name == "power":
-            exponent = const_value(args[1])
-            if exponent in power.LITERAL_POWERS:
-                name, args = power.LITERAL_POWERS[exponent][0], args[:1]
         used[name] = None
         return own_call(name, args)
 

@@ -1,4 +1,4 @@
-"""x to the power y in float32; some literal y need only products and roots.
+"""x to the power y in float32; some literal y need only products and roots, also in float64.
 
 ``x**y = 2**(y*log2|x|)``. The product can reach 128, and its absolute error becomes a relative one,
 so the logarithm is taken in float64, where the product with y neither overflows nor rounds visibly.
@@ -66,13 +66,45 @@ def _root(c: Code, x: Value) -> Value:
     return c.where(x.equals(-math.inf), math.inf, c.sqrt(x) + 0.0)
 
 
-#: exponent → (a name, the arithmetic)
+def _whole(c: Code, x: Value, exponent: int) -> Value:
+    """A product of few equal numbers, by squares."""
+    if exponent == 1:
+        return x
+    half = _whole(c, x, exponent // 2)
+    return half * half * x if exponent % 2 else half * half
+
+
+def _magnitude(c: Code, x: Value) -> Value:
+    """``|x|``, with +0 for -0."""
+    return c.where(x < 0.0, 0.0 - x, x) + 0.0
+
+
+def _with_root(c: Code, x: Value, whole: int) -> Value:
+    return _whole(c, _magnitude(c, x), whole) * _root(c, x)
+
+
+def _with_inverse_root(c: Code, x: Value, whole: int) -> Value:
+    # no factor leaves the range where the result does not
+    inverse = 1.0 / _magnitude(c, x)
+    return (1.0 / _root(c, x)) * _whole(c, inverse, whole)
+
+
+#: exponent → (a name, the arithmetic), of float32 and float64
 LITERAL_POWERS: dict[float, tuple[str, Callable[[Code, Value], Value]]] = {
     2.0: ("square", _square),
     3.0: ("cube", lambda c, x: x * x * x),
     4.0: ("fourth_power", lambda c, x: _square(c, x * x)),
+    5.0: ("fifth_power", lambda c, x: _whole(c, x, 5)),
+    6.0: ("sixth_power", lambda c, x: _whole(c, x, 6)),
+    7.0: ("seventh_power", lambda c, x: _whole(c, x, 7)),
     -1.0: ("inverse", lambda c, x: 1.0 / x),
     -2.0: ("inverse_square", _inverse_square),
+    -3.0: ("inverse_cube", lambda c, x: _whole(c, 1.0 / x, 3)),
     0.5: ("power_half", _root),
+    1.5: ("power_three_halves", lambda c, x: _with_root(c, x, 1)),
+    2.5: ("power_five_halves", lambda c, x: _with_root(c, x, 2)),
+    3.5: ("power_seven_halves", lambda c, x: _with_root(c, x, 3)),
     -0.5: ("power_minus_half", lambda c, x: 1.0 / _root(c, x)),
+    -1.5: ("power_minus_three_halves", lambda c, x: _with_inverse_root(c, x, 1)),
+    -2.5: ("power_minus_five_halves", lambda c, x: _with_inverse_root(c, x, 2)),
 }
