@@ -8,8 +8,8 @@ through the whole stage, each element meets all pairs of places along both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from math import prod
 
@@ -18,7 +18,6 @@ from ..expr.build import add, variable
 from ..expr.factoring import factored
 from ..expr.integers.tried_values import literal_box, tried_values
 from ..expr.nodes import (
-    BRANCHES,
     Axis,
     Expr,
     Tensor,
@@ -56,9 +55,7 @@ from ..graph.stage import (
     shape_of,
     with_bodies,
 )
-
-#: what may be undefined where another operand is taken
-_CHOICES = frozenset((*BRANCHES, "min", "max"))
+from .places import OTHERWISE, PlaceFacts, place_facts, smooth
 
 #: operators that are linear, by which operands hold what is read
 _LINEAR: dict[str, Callable[[Sequence[bool]], bool]] = {
@@ -70,8 +67,6 @@ _LINEAR: dict[str, Callable[[Sequence[bool]], bool]] = {
     "select": lambda reading: not reading[0],
     "if_then_else": lambda reading: not reading[0],
 }
-
-_OTHERWISE = -1  #: in the place of a place: an axis changes an expression in another way, too
 
 
 @dataclass(frozen=True)
@@ -148,7 +143,7 @@ def _by_places(sources: Sequence[Expr], var: Var) -> list[Expr]:
     j]`` for the variable i.
     """
     table: dict[int, Expr] = {}
-    for root in outermost(sources, _is_sum, _smooth):
+    for root in outermost(sources, _is_sum, smooth):
         groups: dict[tuple[int, ...], list[Expr]] = {}
         for term in _terms(root):
             reads = [index for n in postorder(term) if is_load(n) for index in operands(n)]
@@ -187,26 +182,6 @@ def _is_shift(index: Expr) -> bool:
 
 
 @dataclass(frozen=True)
-class _Fact:
-    """What is known of an expression.
-
-    Attributes
-    ----------
-    axes : frozenset of int
-        The numbers of the axes that change it.
-    places : mapping from int to int
-        For each of these, the index by which alone it changes the expression, by its node, or
-        `_OTHERWISE`.
-    reads : frozenset of int
-        Two of the elements that it reads, by their nodes, or one.
-    """
-
-    axes: frozenset[int] = frozenset()
-    places: Mapping[int, int] = field(default_factory=dict)
-    reads: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True)
 class _Part:
     """A part and the index that is its place; `function` is the part at `place`, which stands for
     the index, and `moved` are the axes that the index depends on.
@@ -230,7 +205,7 @@ class _Parts:
         self._op, self._sources, self._pays = op, sources, pays
         self._extents = [axis_range(axis)[1] for axis in op.axis]
         self._nodes = {node_id(node): node for node in postorder(list(sources))}
-        self._facts = _facts(list(self._nodes.values()), op.axis)
+        self._facts = place_facts(list(self._nodes.values()), op.axis)
         self._keys = StructuralKeys()
 
     def stage(self) -> list[Tensor] | None:
@@ -248,7 +223,7 @@ class _Parts:
         """The largest parts that pay, equal ones together."""
         declined: set[int] = set()
         while True:
-            nodes = outermost(self._sources, partial(self._may_be_part, declined), _smooth)
+            nodes = outermost(self._sources, partial(self._may_be_part, declined), smooth)
             groups: dict[object, list[_Part]] = {}
             for key, part in (pair for node in nodes for pair in self._parts_of(node)):
                 groups.setdefault(key, []).append(part)
@@ -272,11 +247,11 @@ class _Parts:
             return False
         return bool(self._places_of(fact))
 
-    def _places_of(self, fact: _Fact) -> list[Expr]:
+    def _places_of(self, fact: PlaceFacts) -> list[Expr]:
         """The indices by which alone the axes that they depend on change an expression."""
         found = []
         for key in dict.fromkeys(fact.places.values()):
-            if key == _OTHERWISE:
+            if key == OTHERWISE:
                 continue
             moved = self._facts[key].axes
             constant = all(isinstance(self._extents[n], int) for n in moved)
@@ -368,35 +343,3 @@ class _Parts:
             at.insert(before, part.index)
             reads[node_id(part.node)] = load(values, at)
         return reads
-
-
-def _facts(nodes: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, _Fact]:
-    """What is known of each node, by id; of an order where operands come first."""
-    numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
-    facts: dict[int, _Fact] = {}
-    for node in nodes:
-        key = node_id(node)
-        inside = [facts[node_id(part)] for part in operands(node)]
-        moved = frozenset((numbers[key],)) if key in numbers else frozenset[int]()
-        moved = moved.union(*(fact.axes for fact in inside))
-        places: dict[int, int] = {}
-        for part, fact in zip(operands(node), inside, strict=True):
-            by_place = is_load(node) and not fact.reads
-            for number in fact.axes:
-                place = node_id(part) if by_place else fact.places[number]
-                if is_load(node) and not by_place:
-                    place = _OTHERWISE  # at a place that data give
-                same = places.setdefault(number, place) == place
-                places[number] = place if same else _OTHERWISE
-        if key in numbers:
-            places[numbers[key]] = _OTHERWISE
-        reads = frozenset((key,)) if is_load(node) else frozenset[int]()
-        reads = frozenset(sorted(reads.union(*(fact.reads for fact in inside)))[:2])
-        facts[key] = _Fact(moved, places, reads)
-    return facts
-
-
-def _smooth(node: Expr) -> tuple[Expr, ...]:
-    """The operands that are computed for every element."""
-    chooses = is_load(node) or op_name(node) in _CHOICES
-    return () if chooses else tuple(filter(is_float, operands(node)))

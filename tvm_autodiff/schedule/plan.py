@@ -39,6 +39,7 @@ from .machine import Machine
 from .rewrites.loops.row_blocks import RowBlocks
 from .rewrites.normal_form import copy_of
 from .rewrites.sums.stored_functions import with_stored_functions
+from .rewrites.sums.stored_summands import with_stored_summands
 from .rewrites.table import BEFORE_KERNELS, rewritten
 from .rewrites.values.constant_stages import constant_stages
 from .rule import Refusals, Rule, Scheduled, apply_rules
@@ -103,6 +104,7 @@ class Plan:
         kind, exact = self.machine.kind, self.machine.exact_math
         tensors = rewritten(outputs, BEFORE_KERNELS, kind, exact)
         if kind == "llvm":
+            tensors = with_stored_summands(tensors, self.machine)
             tensors = with_stored_functions(tensors, self.machine)
         if self.tiles:
             tensors = with_tiles(tensors, self.machine)

@@ -215,6 +215,14 @@ EXPENSIVE = {
         lambda x, a: np.exp(x[:, :1] * a[:, 0] + x[:, 1:]),
         8,
     ),
+    "at clamped places": (
+        12,
+        lambda x, a: lambda i, j: te.exp(x[te.max(te.min(i + j - 3, ROWS - 1), 0), 0] * a[j, 0]),
+        lambda x, a: np.exp(
+            x[np.clip(np.arange(ROWS)[:, None] + np.arange(12) - 3, 0, ROWS - 1), 0] * a[:, 0]
+        ),
+        8,
+    ),
     "too few elements": (
         3,
         lambda x, a: lambda i, j: te.exp(x[i, 0] * a[j, 0] + x[i, 1]),

@@ -114,7 +114,8 @@ def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     wide = vectorised(nest, last, min(map(machine.lanes, map(dtype_of, kernel.outputs))))
     literal = isinstance(axis_range(axes[last])[1], int)
     nests = [wide] if literal else [nest, wide]  # a call may have fewer elements than a vector
-    return nest_function(nests, kernel.outputs, threads, strict=literal)
+    costly = contains(values, is_expensive)
+    return nest_function(nests, kernel.outputs, threads, strict=literal, costly=costly)
 
 
 def _nest_over(

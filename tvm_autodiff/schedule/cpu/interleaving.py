@@ -56,7 +56,7 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     nest = vectorised(nest, len(nest.loops) - 1, lanes)
     threads = machine.threads_for(iterations(op))
     large = not short and too_large(kernel) is not None  # other rules do not take it
-    launch = nest_function([nest], kernel.outputs, threads, strict=not large, large=large)
+    launch = nest_function([nest], kernel.outputs, threads, strict=not large, costly=large)
     return launch if isinstance(launch, Declined) else [launch]
 
 

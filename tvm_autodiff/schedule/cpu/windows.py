@@ -70,7 +70,7 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     extents = [axis_range(axis)[1] for axis in axes]
     work = size_of(extents, machine.symbolic_size)
     threads = threads_over(extents, work, kernel.repetition, machine)
-    launch = nest_function(nests, kernel.outputs, threads, large=large)
+    launch = nest_function(nests, kernel.outputs, threads, costly=large)
     return launch if isinstance(launch, Declined) else [launch]
 
 

@@ -64,7 +64,7 @@ def nest_function(
     threads: int,
     *,
     strict: bool = False,
-    large: bool = False,
+    costly: bool = False,
 ) -> StageFunction | Declined:
     """The function that computes a nest, where it is not too large.
 
@@ -79,9 +79,9 @@ def nest_function(
         The threads that share the outer loops.
     strict : bool
         Whether to decline where a loop has no vectors, instead of single elements.
-    large : bool
-        Whether to decline where no loop has vectors: branches of large bodies would be computed
-        for nothing.
+    costly : bool
+        Whether the body takes so long that elements that lie apart are read one by one for its
+        vectors; declined where no loop has any: branches would be computed for nothing.
     """
     inputs = nests[0].reads()
     tensors = [*inputs, *results]
@@ -91,9 +91,9 @@ def nest_function(
     places, buffers = Places.of(tensors)
     body, nodes, once = sequence([]), 0, True
     for number, nest in enumerate(nests):
-        writer = _Writer(nest, places, strict or number > 0, large, _MOST_EXPRESSIONS - nodes)
+        writer = _Writer(nest, places, strict or number > 0, costly, _MOST_EXPRESSIONS - nodes)
         made = writer.statement(threads)
-        if large and number + 1 == len(nests) and not writer.has_vectors:
+        if costly and number + 1 == len(nests) and not writer.has_vectors:
             return writer.declined
         if isinstance(made, Declined):
             if strict or not number:
