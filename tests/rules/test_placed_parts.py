@@ -13,7 +13,7 @@ import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import tensors_read_by
 from tvm_autodiff.graph.stage import shape_of
-from tvm_autodiff.rules.placed_parts import placed_parts
+from tvm_autodiff.rules.placed_parts import adjoint_pays, placed_parts
 
 x = te.placeholder((4, 5), "float64", name="x")
 cube = te.placeholder((3, 4, 2), "float64", name="cube")
@@ -177,6 +177,27 @@ def test_an_axis_of_any_length_stays() -> None:
 
 def parts_of_symbolic(stage: Any) -> list[str]:
     return [one.op.name for one in tensors_read_by(stage.op) if "placed" in one.op.name]
+
+
+def test_work_grows_with_the_expression() -> None:
+    """Where a part of a deep body does not pay, its own parts are not tried one after the other."""
+    calls: list[Any] = []
+
+    def pays(cost: Any) -> bool:
+        calls.append(cost)
+        return adjoint_pays(cost)
+
+    def body(i: Any, deep: int) -> Any:
+        value = x[i // 6 * 3, 0]
+        for k in range(deep):
+            value = te.sin(value * x[i // 6 * 3, k % 5])
+        return value
+
+    for deep in (10, 20):
+        calls.clear()
+        y = te.compute((12,), lambda i: body(i, deep), name="y")  # noqa: B023
+        assert placed_parts(y.op, pays) is None
+        assert len(calls) <= 20 * deep
 
 
 METHODS = [("linear", "half_pixel"), ("cubic", "align_corners")]

@@ -9,7 +9,7 @@ through the whole stage, each element meets all pairs of places along both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import prod
 
@@ -56,17 +56,6 @@ from ..graph.stage import (
     with_bodies,
 )
 from .places import OTHERWISE, PlaceFacts, place_facts, smooth
-
-#: operators that are linear, by which operands hold what is read
-_LINEAR: dict[str, Callable[[Sequence[bool]], bool]] = {
-    "add": any,
-    "sub": any,
-    "cast": all,
-    "mul": lambda reading: not all(reading),
-    "div": lambda reading: not reading[1],
-    "select": lambda reading: not reading[0],
-    "if_then_else": lambda reading: not reading[0],
-}
 
 
 @dataclass(frozen=True)
@@ -207,6 +196,7 @@ class _Parts:
         self._nodes = {node_id(node): node for node in postorder(list(sources))}
         self._facts = place_facts(list(self._nodes.values()), op.axis)
         self._keys = StructuralKeys()
+        self._most = self._at_most()
 
     def stage(self) -> list[Tensor] | None:
         """The stage that reads the stages of its parts."""
@@ -254,10 +244,37 @@ class _Parts:
             if key == OTHERWISE:
                 continue
             moved = self._facts[key].axes
-            constant = all(isinstance(self._extents[n], int) for n in moved)
-            if constant and all(fact.places.get(n) == key for n in moved):
+            most = self._most.get((moved, fact.linear))
+            alone = all(fact.places.get(n) == key for n in moved)
+            if alone and most is not None and self._pays(most):
                 found.append(self._nodes[key])
         return found
+
+    def _at_most(self) -> dict[tuple[frozenset[int], bool], Cost]:
+        """What parts that some axes move may save at most, of linear ones and of others: all
+        places would be those of equal parts. Which pay is then seldom in doubt, from node to node.
+        """
+        found: dict[frozenset[int], dict[int, tuple[Expr, int]]] = {}
+        reads = [node for node in self._nodes.values() if is_load(node)]
+        for read in reads:
+            for index, extent in zip(operands(read), shape_of(load_tensor(read)), strict=True):
+                fact = self._facts[node_id(index)]
+                constant = all(isinstance(self._extents[n], int) for n in fact.axes)
+                if fact.axes and constant and not fact.reads and isinstance(extent, int):
+                    known = found.setdefault(fact.axes, {})
+                    _, least = known.get(node_id(index), (index, extent))
+                    known[node_id(index)] = index, min(least, extent)
+        costs = {}
+        for moved, places in found.items():
+            indices = [index for index, _ in places.values()]
+            extent = min(least for _, least in places.values())
+            rest = [one for n, one in enumerate(self._extents) if n not in moved]
+            points = len(places) * prod(int(self._extents[n]) for n in moved)
+            ratio = 0.0 if all(map(_is_shift, indices)) else points / extent
+            most = Cost(ratio, len(reads), len(self._nodes), (extent, *rest), True)
+            costs[moved, True] = most
+            costs[moved, False] = replace(most, keeps_zeros=self._are_all_read(indices, extent))
+        return costs
 
     def _parts_of(self, node: Expr) -> list[tuple[object, _Part]]:
         """A node as a part by each of its places, and what equal parts have in common."""
@@ -301,28 +318,18 @@ class _Parts:
             for node in nodes
         )
         shape = (parts[0].extent, *(self._extents[n] for n in parts[0].others))
-        keeps = self._is_linear(nodes) or self._are_all_read(list(places.values()))
+        indices = [part.index for part in places.values()]
+        fact = self._facts[node_id(parts[0].node)]
+        keeps = fact.linear or self._are_all_read(indices, parts[0].extent)
         return Cost(points / parts[0].extent, reads, work, shape, keeps)
 
-    def _is_linear(self, nodes: Sequence[Expr]) -> bool:
-        """Whether a part is a sum of what it reads by factors that do not depend on it."""
-        for node in nodes:
-            reading = [bool(self._facts[node_id(part)].reads) for part in operands(node)]
-            fixed = _LINEAR.get(op_name(node))
-            if is_load(node) or not any(reading):
-                continue
-            if fixed is None or not fixed(reading):
-                return False
-        return True
-
-    def _are_all_read(self, parts: Sequence[_Part]) -> bool:
-        """Whether each element of the stage is read."""
+    def _are_all_read(self, indices: Sequence[Expr], extent: int) -> bool:
+        """Whether each element of a stage is read."""
         ranges = {axis.var: axis_range(axis) for axis in self._op.axis}
         found: set[int] = set()
-        for part in parts:
-            index = without_floats(part.index, ranges)
-            found |= tried_values(index, literal_box(ranges)) or set()
-        return found >= set(range(parts[0].extent))
+        for index in indices:
+            found |= tried_values(without_floats(index, ranges), literal_box(ranges)) or set()
+        return found >= set(range(extent))
 
     def _reads(self, parts: Sequence[_Part]) -> dict[int, Expr]:
         """The reads of one stage for equal parts, in place of these."""

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..expr.nodes import BRANCHES, Axis, Expr, is_float, is_load, node_id, op_name, operands
 
 #: what may be undefined where another operand is taken
 _CHOICES = frozenset((*BRANCHES, "min", "max"))
+
+#: operators that are linear, by which operands hold what is read
+_LINEAR: dict[str, Callable[[Sequence[bool]], bool]] = {
+    "add": any,
+    "sub": any,
+    "cast": all,
+    "mul": lambda reading: not all(reading),
+    "div": lambda reading: not reading[1],
+    "select": lambda reading: not reading[0],
+    "if_then_else": lambda reading: not reading[0],
+}
 
 OTHERWISE = -1  #: in the place of a place: an axis changes an expression in another way, too
 
@@ -26,11 +37,14 @@ class PlaceFacts:
         `OTHERWISE`.
     reads : frozenset of int
         Two of the elements that it reads, by their nodes, or one.
+    linear : bool
+        Whether it is a sum of what it reads by factors that do not depend on it.
     """
 
     axes: frozenset[int] = frozenset()
     places: Mapping[int, int] = field(default_factory=dict)
     reads: frozenset[int] = frozenset()
+    linear: bool = True
 
 
 def place_facts(nodes: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, PlaceFacts]:
@@ -55,8 +69,16 @@ def place_facts(nodes: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, PlaceF
             places[numbers[key]] = OTHERWISE
         reads = frozenset((key,)) if is_load(node) else frozenset[int]()
         reads = frozenset(sorted(reads.union(*(fact.reads for fact in inside)))[:2])
-        facts[key] = PlaceFacts(moved, places, reads)
+        facts[key] = PlaceFacts(moved, places, reads, _is_linear(node, inside))
     return facts
+
+
+def _is_linear(node: Expr, inside: Sequence[PlaceFacts]) -> bool:
+    reading = [bool(fact.reads) for fact in inside]
+    if is_load(node) or not any(reading):
+        return True
+    fixed = _LINEAR.get(op_name(node))
+    return fixed is not None and fixed(reading) and all(fact.linear for fact in inside)
 
 
 def smooth(node: Expr) -> tuple[Expr, ...]:
