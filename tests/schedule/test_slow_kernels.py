@@ -23,6 +23,7 @@ from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import GroupRule, Refusals, apply_rules
 from tvm_autodiff.schedule.slow_kernels import notice_of, slow_kernels
+from tvm_autodiff.schedule.work import estimated_work
 
 MACHINE = avx512()
 fallback = CPU_RULES[-1]
@@ -225,6 +226,21 @@ def heavy(name="H", n=64, declined=ODD, m=64):
     return replace(found, declined=tuple(declined))
 
 
+def pooled(size, results):
+    """Windows that divide rows; their ends by themselves tell a longer extent."""
+    A = te.placeholder((64, size), name="A")
+    ends = lambda i: (i * size // results, ((i + 1) * size + results - 1) // results)  # noqa: E731
+
+    def largest(b, i):
+        first, last = ends(i)
+        k = te.reduce_axis((0, last - first), "k")
+        return te.max(A[b, first + k], axis=k)
+
+    B = te.compute((64, results), largest, name="H")
+    [found] = apply_rules(Kernel(B.op), MACHINE, (fallback,))
+    return replace(found, declined=ODD)
+
+
 FAST = replace(heavy("fast", 8192, m=4096), plain=False)  # an operation for each of 16 lanes
 
 
@@ -264,6 +280,11 @@ WARNED = {
     "not plain": ([replace(heavy(n=256, m=256), plain=False)], []),
     "most work first": ([heavy("a", 256, m=256), heavy("b", 512, m=512)], ["b", "a"]),
 }
+
+
+def test_extents_that_vary_count_as_they_are_at_most():
+    """Whatever the windows, each element is read once: with its place, by five operations."""
+    assert [estimated_work(pooled(600, n).kernel) for n in (60, 6)] == [5 * 64 * 600] * 2
 
 
 @pytest.mark.parametrize("name", WARNED)

@@ -14,6 +14,7 @@ from ..codegen.stages.primfunc import StageFunction
 from ..errors import UnsolvableError
 from ..expr.costly import EXPENSIVE
 from ..expr.dtypes import itemsize
+from ..expr.integers.tried_values import tried_bounds
 from ..expr.nodes import Axis, Tensor, dtype_of, is_float, is_load, op_name
 from ..expr.rewrite import postorder
 from ..expr.simplify import constant_bounds
@@ -141,6 +142,11 @@ def _iterations(op: Operation) -> int:
 
     def extent(axis: Axis) -> int:
         size = axis_range(axis)[1]
+        if isinstance(size, int):
+            return size
+        tried = tried_bounds(size, ranges)
+        if tried is not None:
+            return max(0, tried[1])
         try:
             return max(0, constant_bounds(size, ranges)[1])
         except UnsolvableError:
