@@ -102,6 +102,21 @@ CASES: dict[str, tuple[tuple[int, ...], Callable[..., Any], list[tuple[int, ...]
         [(4, 4)],
     ),
     "at places that data give": ((12,), lambda i: pair(at[i // 3]), []),
+    "read under a condition, beside what is always read": (
+        (12, 4),
+        lambda i, j: x[i // 3, j] * x[i // 3, 0] + chosen(at[j] > 0, x[i // 3, j + 1]),
+        [(4, 4)],
+    ),
+    "read under a condition alone": (
+        (24, 4),
+        lambda i, j: 1.0 + chosen(at[j] > 3, x[i // 3, j] * x[i // 3, 0] + x[i // 3, 1]),
+        [],
+    ),
+    "of a shorter dimension under a condition": (
+        (12, 2),
+        lambda i, j: x[i // 3, j] * x[i // 3, 0] + chosen(at[j] > 3, cube[i // 3, 0, j]),
+        [(4, 2)],
+    ),
     "a side of a branch": ((12,), lambda i: chosen(i > 3, pair(i // 3)), []),
 }
 

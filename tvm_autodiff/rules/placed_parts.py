@@ -8,7 +8,7 @@ through the whole stage, each element meets all pairs of places along both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from math import prod
@@ -18,7 +18,6 @@ from ..expr.build import add, variable
 from ..expr.factoring import factored
 from ..expr.integers.tried_values import literal_box, tried_values
 from ..expr.nodes import (
-    Axis,
     Expr,
     Tensor,
     Var,
@@ -36,6 +35,7 @@ from ..expr.rewrite import (
     expand_lets,
     outermost,
     postorder,
+    preorder,
     replace_outermost,
     substituter,
 )
@@ -114,7 +114,7 @@ def placed_parts(
     if any(low != 0 or extent == 0 for low, extent in ranges):
         return None
     sources = merge_equal([expand_lets(body) for body in bodies(op)])
-    if not _irregular(sources, op.axis):
+    if not _irregular(sources):
         return None
     plain = _Parts(op, sources, pays).stage()
     if plain is not None or not reorder:
@@ -158,7 +158,7 @@ def _terms(node: Expr) -> list[Expr]:
     return found
 
 
-def _irregular(sources: Sequence[Expr], axes: Sequence[Axis]) -> bool:
+def _irregular(sources: Sequence[Expr]) -> bool:
     """Whether there is a place that is no shift of an axis, of several reads."""
     reads = [node for node in postorder(list(sources)) if is_load(node)]
     indices = [index for node in reads for index in operands(node)]
@@ -168,6 +168,17 @@ def _irregular(sources: Sequence[Expr], axes: Sequence[Axis]) -> bool:
 def _is_shift(index: Expr) -> bool:
     terms, _ = linear_terms(index)
     return len(terms) < 2 and all(op_name(term) == "var" and abs(by) == 1 for term, by in terms)
+
+
+def _extents_at(index: Expr, nodes: Iterable[Expr]) -> list[Extent]:
+    """The extents of the dimensions that nodes read at an index."""
+    return [
+        extent
+        for read in nodes
+        if is_load(read)
+        for one, extent in zip(operands(read), shape_of(load_tensor(read)), strict=True)
+        if node_id(one) == node_id(index)
+    ]
 
 
 @dataclass(frozen=True)
@@ -281,26 +292,20 @@ class _Parts:
         fact = self._facts[node_id(node)]
         found: list[tuple[object, _Part]] = []
         for index in self._places_of(fact):
-            extents = [
-                extent
-                for read in postorder(node)
-                if is_load(read)
-                for one, extent in zip(operands(read), shape_of(load_tensor(read)), strict=True)
-                if node_id(one) == node_id(index)
-            ]
-            if len(extents) < 2:
+            extents = _extents_at(index, postorder(node))
+            # read for every result: all places are within these, and what is guarded is no shorter
+            certain = _extents_at(index, preorder([node], smooth))
+            if len(extents) < 2 or not certain or not all(isinstance(n, int) for n in extents):
                 continue
-            sizes = [extent for extent in extents if isinstance(extent, int)]
-            if len(sizes) < len(extents):
+            extent = min(int(n) for n in extents)
+            if extent not in certain:
                 continue
             moved = self._facts[node_id(index)].axes
             place = variable("q", dtype_of(index))
             function = replace_outermost(node, {node_id(index): place})
             others = tuple(sorted(fact.axes - moved))
-            key = (min(sizes), self._keys.expr(function, {place: dtype_of(index)}))
-            found.append(
-                (key, _Part(node, index, place, function, min(sizes), moved, others))
-            )
+            key = (extent, self._keys.expr(function, {place: dtype_of(index)}))
+            found.append((key, _Part(node, index, place, function, extent, moved, others)))
         return found
 
     def _cost(self, parts: Sequence[_Part]) -> Cost:
