@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial, reduce
+from functools import partial
 from math import prod
 
 from ..domain.from_floats import without_floats
-from ..expr.build import add, variable
+from ..expr.build import sum_of, variable
 from ..expr.factoring import factored
 from ..expr.integers.tried_values import literal_box, tried_values
 from ..expr.nodes import (
@@ -138,7 +138,7 @@ def _by_places(sources: Sequence[Expr], var: Var) -> list[Expr]:
             reads = [index for n in postorder(term) if is_load(n) for index in operands(n)]
             places = dict.fromkeys(node_id(one) for one in reads if depends_on(one, [var]))
             groups.setdefault(tuple(places), []).append(term)
-        table[node_id(root)] = reduce(add, (reduce(add, terms) for terms in groups.values()))
+        table[node_id(root)] = sum_of([sum_of(terms) for terms in groups.values()])
     return [replace_outermost(source, table) for source in sources]
 
 

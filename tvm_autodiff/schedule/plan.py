@@ -38,8 +38,8 @@ from .loop_rows import rows_apart, steps_apart
 from .machine import Machine
 from .rewrites.loops.row_blocks import RowBlocks
 from .rewrites.normal_form import copy_of
-from .rewrites.sums.stored_functions import with_stored_functions
-from .rewrites.sums.stored_summands import with_stored_summands
+from .rewrites.sums.shared.stored_functions import with_stored_functions
+from .rewrites.sums.shared.stored_summands import with_stored_summands
 from .rewrites.table import BEFORE_KERNELS, rewritten
 from .rewrites.values.constant_stages import constant_stages
 from .rule import Refusals, Rule, Scheduled, apply_rules

@@ -28,10 +28,10 @@ from .sums.axis_order import with_axes_in_order
 from .sums.divided_factors import with_divided_factors
 from .sums.factored_sums import with_factored_sums
 from .sums.grouped_columns import with_grouped_columns
-from .sums.joined_sums import with_joined_sums
 from .sums.narrowed_results import with_narrowed_results
 from .sums.quotient_sums import with_split_quotients
 from .sums.scanned_sums import with_scanned_sums
+from .sums.shared.joined_sums import with_joined_sums
 from .sums.unused_axes import without_repeated_elements
 from .values.constant_values import with_constant_values
 from .values.distinct_values import with_distinct_values

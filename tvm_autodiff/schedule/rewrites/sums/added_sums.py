@@ -29,7 +29,7 @@ from ....expr.rewrite import postorder, replace_outermost, rewrite
 from ....graph.graph import Graph
 from ....graph.stage import Operation, bodies, is_compute, make_stage, reduction_of, reduction_stage
 from ...nest.reductions.products import is_sum
-from .common_functions import aligned, replaced
+from .shared.common_functions import aligned, replaced
 
 
 def with_added_sums(outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from ....expr.costly import is_slow
-from ....expr.dtypes import itemsize
-from ....expr.nodes import (
+from .....expr.costly import is_slow
+from .....expr.dtypes import itemsize
+from .....expr.nodes import (
     Expr,
     Tensor,
     dtype_of,
@@ -25,11 +25,11 @@ from ....expr.nodes import (
     operands,
     tensor_key,
 )
-from ....expr.rewrite import expand_lets, postorder, substituter
-from ....expr.sharing.lets import bind_shared
-from ....expr.structural import StructuralKeys
-from ....graph.graph import Graph
-from ....graph.stage import (
+from .....expr.rewrite import expand_lets, postorder, substituter
+from .....expr.sharing.lets import bind_shared
+from .....expr.structural import StructuralKeys
+from .....graph.graph import Graph
+from .....graph.stage import (
     Operation,
     Reduction,
     axis_range,
@@ -40,10 +40,10 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ...cost import DIVISION, LATENCY, LAUNCH_CYCLES, STORE
-from ...kernel import iterations
-from ...machine import Machine
-from ...nest.reductions.products import is_sum
+from ....cost import DIVISION, LATENCY, LAUNCH_CYCLES, STORE
+from ....kernel import iterations
+from ....machine import Machine
+from ....nest.reductions.products import is_sum
 from .common_functions import replaced
 
 Key = tuple[int, int]

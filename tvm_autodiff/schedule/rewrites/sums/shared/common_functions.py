@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import permutations
 
-from ....expr.costly import is_expensive
-from ....expr.nodes import Axis, Expr, Tensor, is_float, node_id, op_name, tensor_key
-from ....expr.rewrite import depends_on, expand_lets, postorder, substituter
-from ....expr.structural import StructuralKeys
-from ....graph.graph import rebuild
-from ....graph.stage import Operation, axis_range, reduction_of
-from ...cost import LATENCY, MAX_NODES, MAX_SEARCHED
+from .....expr.costly import is_expensive
+from .....expr.nodes import Axis, Expr, Tensor, is_float, node_id, op_name, tensor_key
+from .....expr.rewrite import depends_on, expand_lets, postorder, substituter
+from .....expr.structural import StructuralKeys
+from .....graph.graph import rebuild
+from .....graph.stage import Operation, axis_range, reduction_of
+from ....cost import LATENCY, MAX_NODES, MAX_SEARCHED
 
 
 def replaced(outputs: Sequence[Tensor], table: Mapping[tuple[int, int], Tensor]) -> list[Tensor]:

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from math import prod
 
-from ....expr.costly import is_expensive
-from ....expr.dtypes import itemsize
-from ....expr.nodes import Axis, Expr, Tensor, dtype_of, is_float, load, node_id, tensor_key
-from ....expr.rewrite import (
+from .....expr.costly import is_expensive
+from .....expr.dtypes import itemsize
+from .....expr.nodes import Axis, Expr, Tensor, dtype_of, is_float, load, node_id, tensor_key
+from .....expr.rewrite import (
     contains,
     depends_on,
     expand_lets,
@@ -23,10 +23,10 @@ from ....expr.rewrite import (
     replace_outermost,
     substituter,
 )
-from ....expr.sharing.lets import bind_shared
-from ....expr.structural import StructuralKeys
-from ....graph.graph import Graph, retarget
-from ....graph.stage import (
+from .....expr.sharing.lets import bind_shared
+from .....expr.structural import StructuralKeys
+from .....graph.graph import Graph, retarget
+from .....graph.stage import (
     Operation,
     axis_range,
     data_axis,
@@ -38,10 +38,10 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ...cost import CALL, MARGIN, MAX_SEARCHED, MEMORY_BYTE
-from ...machine import Machine
-from ...nest.access import strides_along
-from ...nest.in_range import is_safe, loops_of
+from ....cost import CALL, MARGIN, MAX_SEARCHED, MEMORY_BYTE
+from ....machine import Machine
+from ....nest.access import strides_along
+from ....nest.in_range import is_safe, loops_of
 from .common_functions import aligned
 
 

@@ -12,7 +12,7 @@ import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.schedule.machine import as_target, machine_of
-from tvm_autodiff.schedule.rewrites.sums.stored_summands import with_stored_summands
+from tvm_autodiff.schedule.rewrites.sums.shared.stored_summands import with_stored_summands
 
 N = 5000
 MACHINE = machine_of(as_target({"kind": "llvm", "mcpu": "skylake-avx512"}), threads=1)

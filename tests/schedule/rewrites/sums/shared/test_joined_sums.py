@@ -11,7 +11,7 @@ from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import is_compute, reduction_of
 from tvm_autodiff.schedule.cost import LATENCY
 from tvm_autodiff.schedule.rewrites.sums.added_sums import with_added_sums
-from tvm_autodiff.schedule.rewrites.sums.joined_sums import with_joined_sums
+from tvm_autodiff.schedule.rewrites.sums.shared.joined_sums import with_joined_sums
 from tvm_autodiff.schedule.rewrites.windows.window_sums import with_window_sums
 
 N, M, K = 5, 6, 4

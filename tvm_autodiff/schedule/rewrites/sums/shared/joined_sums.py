@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....expr.nodes import Expr, Tensor, dtype_of, is_float, tensor_key
-from ....expr.rewrite import expand_lets
-from ....expr.sharing.lets import bind_shared
-from ....graph.graph import Graph
-from ....graph.stage import (
+from .....expr.nodes import Expr, Tensor, dtype_of, is_float, tensor_key
+from .....expr.rewrite import expand_lets
+from .....expr.sharing.lets import bind_shared
+from .....graph.graph import Graph
+from .....graph.stage import (
     Combiner,
     Operation,
     Reduction,
@@ -22,11 +22,11 @@ from ....graph.stage import (
     reduction_stage,
     sum_combiner,
 )
-from ...cost import LATENCY, LAUNCH_CYCLES
-from ...kernel import iterations
-from ...nest.access import streamed
-from ...nest.inside import unit_strides_inside
-from ...nest.reductions.products import is_sum
+from ....cost import LATENCY, LAUNCH_CYCLES
+from ....kernel import iterations
+from ....nest.access import streamed
+from ....nest.inside import unit_strides_inside
+from ....nest.reductions.products import is_sum
 from .common_functions import aligned, expensive_everywhere, replaced
 
 Key = tuple[int, int]

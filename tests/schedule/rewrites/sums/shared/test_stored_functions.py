@@ -15,7 +15,7 @@ from tvm_autodiff.expr.rewrite import contains
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import is_compute, sources_of
 from tvm_autodiff.schedule.machine import as_target, machine_of
-from tvm_autodiff.schedule.rewrites.sums.stored_functions import with_stored_functions
+from tvm_autodiff.schedule.rewrites.sums.shared.stored_functions import with_stored_functions
 
 N, M, K = 20, 30, 25
 MACHINE = machine_of(as_target({"kind": "llvm", "mcpu": "skylake-avx512"}), threads=1)
