@@ -29,7 +29,7 @@ from ..expr.nodes import (
 )
 from ..expr.rewrite import depends_on, expand_lets, postorder, substituter
 from ..expr.simplify import prove_equal
-from ..graph.graph import Graph
+from ..graph.graph import Graph, tensors_read_by
 from ..graph.stage import Operation, axis_vars, bodies, is_compute, outputs_of, reduction_of
 from .reductions.reducers import classify
 from .scalar_rules import NO_DERIVATIVE
@@ -111,7 +111,8 @@ def _is_unneeded(tensor: Tensor, graph: Graph, ends: Collection[Key]) -> bool:
         op = _first(pending, graph)
         if op is None:
             return True
-        if not is_compute(op):  # nothing is proved by way of a custom rule
+        read = {tensor_key(tensor) for tensor in tensors_read_by(op)} if is_compute(op) else set()
+        if read.isdisjoint(changes):  # by way of a custom rule, or of an equal form
             return False
         for output, change in zip(outputs_of(op), _of_stage(op, changes), strict=True):
             if change is None:

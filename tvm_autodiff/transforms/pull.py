@@ -24,6 +24,7 @@ from ..graph.kinds.update_loops import UpdateLoops
 from ..graph.marks.stop_gradient import stopped_reads
 from ..graph.stage import Extent, Operation, outputs_of
 from ..rules.equal_forms import equal_forms
+from ..rules.equal_windows import equal_windows
 from ..rules.placed_parts import placed_parts
 from ..rules.reductions.prefix_form import prefix_form
 from ..rules.reductions.scans import scan_adjoints
@@ -109,7 +110,7 @@ def pullback_of(op: Operation, of_rows: bool = False) -> Pullback:
     """
     kind = kind_of(op)
     if isinstance(kind, Compute) and not of_rows and not stopped_reads(op):
-        parts = repeated_parts(op) or placed_parts(op)
+        parts = repeated_parts(op) or placed_parts(op) or equal_windows(op)
         if parts is not None:
             return _equal_to(op, parts)
     return _RULES[type(kind)](op, kind)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ...expr.build import all_of, any_of, compare, const, lowest, select, variable
 from ...expr.nodes import Expr, const_value, dtype_of, load, operands
+from ...expr.structural import StructuralKeys
 from ...graph.choices import choices, prefers
 from ...graph.stage import Combiner, axis_vars
 from ..terms import Condition, Contribution
@@ -28,12 +29,7 @@ def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
     place = dtype_of(flat_position(stage.reduction.axes, stage.op))
     left = (variable("value_lhs", dtype), variable("place_lhs", place))
     right = (variable("value_rhs", dtype), variable("place_rhs", place))
-    wins = any_of(
-        [
-            compare(better, left[0], right[0]),
-            all_of([compare("eq", left[0], right[0]), compare("le", left[1], right[1])]),
-        ]
-    )
+    wins = _precedes(better, left, right)
     identity = stage.reduction.combiner.identity[stage.component]
     combiner = Combiner(
         left,
@@ -42,6 +38,26 @@ def extreme(stage: Reducing, better: str) -> list[SourceSeed]:
         (identity, const(-1, place)),
     )
     return _by_index(stage, combiner, [stage.source], "winner")
+
+
+def _precedes(better: str, left: Sequence[Expr], right: Sequence[Expr]) -> Expr:
+    """Whether the left value is better, or the values are equal and the left place is first."""
+    same = all_of([compare("eq", left[0], right[0]), compare("le", left[1], right[1])])
+    return any_of([compare(better, left[0], right[0]), same])
+
+
+def takes_first_best(combiner: Combiner) -> bool:
+    """Whether a reducer takes the first of the best values, with its place: in any order of the
+    elements it takes the same one.
+    """
+    if len(combiner.lhs) != 2:
+        return False
+    keys = StructuralKeys()
+    kept = [keys.expr(_precedes(one, combiner.lhs, combiner.rhs)) for one in ("gt", "lt")]
+    found = choices(combiner)
+    return len(found) == 1 and len(found[0].components) == 2 and (
+        keys.expr(found[0].keeps_left) in kept
+    )
 
 
 def is_neutral(identity: Expr, better: str) -> bool:

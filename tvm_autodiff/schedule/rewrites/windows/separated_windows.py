@@ -7,12 +7,23 @@ others at once: ``i + a`` and ``j + b`` are places of two dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
 
-from ....expr.build import add, all_of, cast, conjuncts, if_then_else, like, mul, sub
+from ....expr.build import (
+    add,
+    all_of,
+    cast,
+    conjuncts,
+    if_then_else,
+    like,
+    mul,
+    sub,
+    sum_of,
+    zero_like,
+)
 from ....expr.costly import may_be_infinite
 from ....expr.factoring import conditional_factors
 from ....expr.integers.intervals import Intervals, range_intervals
@@ -29,6 +40,7 @@ from ....expr.nodes import (
     node_id,
     op_name,
     operands,
+    same_node,
 )
 from ....expr.rewrite import (
     contains_load,
@@ -39,6 +51,7 @@ from ....expr.rewrite import (
     substituter,
     variables_of,
 )
+from ....expr.simplify import linear_terms
 from ....expr.structural import StructuralKeys
 from ....graph.graph import each_stage
 from ....graph.stage import (
@@ -53,8 +66,9 @@ from ....graph.stage import (
     renew_axis,
     shape_of,
 )
+from ....rules.reductions.arg_reduction import takes_first_best
 from ....rules.reductions.reducers import classify
-from ...cost import LAUNCH_CYCLES, MARGIN, STORE
+from ...cost import LAUNCH_CYCLES, MARGIN, MIN_LANES, STORE
 from ...kernel import iterations, size_of
 from ...nest.in_range import loops_of, range_conditions
 
@@ -64,16 +78,12 @@ _KINDS = ("sum", "max", "min")
 
 @dataclass(frozen=True)
 class _Split:
-    """A reduction over one axis, as a stage over `axes`, and one of what it makes at `places`;
-    `points` is what both take, in points of a reduction.
+    """The reduction of what a stage has reduced over one axis; `steps` is what both take, in points
+    of a reduction.
     """
 
-    axis: Axis
-    axes: tuple[Axis, ...]
-    inner: Reduction
-    outer: Callable[[Expr], Reduction]
-    places: tuple[Expr, ...]
-    points: int
+    rest: Reduction
+    steps: float
 
 
 def with_separated_windows(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -85,26 +95,33 @@ def with_separated_windows(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _separated(op: Operation) -> list[Tensor] | None:
-    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None or reduction.init or len(reduction.axes) < 2:
         return None
     ranges = [axis_range(axis) for axis in reduction.axes]
     if not all(isinstance(part, int) for pair in ranges for part in pair):
         return None
-    kind = classify(reduction.combiner, 0)
+    kind = _kind(reduction)
     points = prod(int(extent) for _, extent in ranges)
-    if kind not in _KINDS or points < STORE or iterations(op) < LAUNCH_CYCLES:
+    if kind is None or points < STORE or iterations(op) < LAUNCH_CYCLES:
         return None
     found = [_split(op, reduction, kind, axis) for axis in reduction.axes]
     splits = [split for split in found if split is not None]
     if not splits:
         return None
-    best = min(splits, key=lambda split: split.points)
-    if best.points * MARGIN > iterations(op):
+    best = min(splits, key=lambda split: split.steps)
+    if best.steps * MARGIN > _steps(op.axis, reduction):
         return None
-    part = reduction_stage(f"{op.name}_{best.axis.var.name}", best.axes, best.inner)[0]
-    made = reduction_stage(op.name, list(op.axis), best.outer(load(part, best.places)))
+    made = reduction_stage(op.name, list(op.axis), best.rest)
     return _separated(made[0].op) or made
+
+
+def _kind(reduction: Reduction) -> str | None:
+    """The kind of the reducer of values; the place of an extreme may come with it."""
+    if len(reduction.sources) == 1:
+        kind = classify(reduction.combiner, 0)
+        return kind if kind in _KINDS else None
+    return "selection" if takes_first_best(reduction.combiner) else None
 
 
 def _split(op: Operation, reduction: Reduction, kind: str, axis: Axis) -> _Split | None:
@@ -112,6 +129,13 @@ def _split(op: Operation, reduction: Reduction, kind: str, axis: Axis) -> _Split
     """
     rest = [other for other in reduction.axes if other is not axis]
     others = [other.var for other in rest]
+    known = {one.var: axis_range(one) for one in (*op.axis, *reduction.axes)}
+    intervals = Intervals(range_intervals(known))
+    pairs = [_added(source, axis) for source in reduction.sources[1:]]
+    if any(depends_on(own, others) for own, _ in pairs):
+        return None
+    if any(intervals.of(part)[0] < 0 for pair in pairs for part in pair):
+        return None  # before the place of an identity, -1
     neutral = reduction.combiner.identity[0]
     factors = _factors(reduction.sources[0], kind, neutral)
     own = [factor for factor, _ in factors if depends_on(factor, [axis.var])]
@@ -124,8 +148,7 @@ def _split(op: Operation, reduction: Reduction, kind: str, axis: Axis) -> _Split
     under = [f for f, cs in factors if any(depends_on(c, [axis.var]) for c in cs)]
     if any(may_be_infinite(factor) for factor in under if not depends_on(factor, [axis.var])):
         return None  # where nothing is summed, it would be multiplied by zero
-    known = {one.var: axis_range(one) for one in (*op.axis, *reduction.axes)}
-    moved = _Moved(axis, others, Intervals(range_intervals(known)))
+    moved = _Moved(axis, others, intervals)
     fixed = [moved.over_places(factor) for factor in own]
     if None in fixed or not moved.places:
         return None
@@ -142,17 +165,45 @@ def _split(op: Operation, reduction: Reduction, kind: str, axis: Axis) -> _Split
     renamed, needed = list(map(rename, within)), list(map(rename, inside))
     needed += range_conditions(renamed, loops_of([*axes, again]))
     source = _under(needed, _product(renamed), neutral)
-    inner = replace(reduction, axes=(again,), sources=(source,))
+    inner = replace(reduction, axes=(again,), sources=(source, *(rename(own) for own, _ in pairs)))
+    part = reduction_stage(f"{op.name}_{axis.var.name}", axes, inner)
+    value, *shows = [load(tensor, [index for _, index in found]) for tensor in part]
+    value = _under(outside, _product([*left, value]), neutral)
+    shows = [add(one, other) for one, (_, other) in zip(shows, pairs, strict=True)]
+    last = replace(reduction, axes=tuple(rest), sources=(value, *shows))
+    stored = size_of([axis_range(one)[1] for one in axes]) * STORE / _lanes(axes, inner)
+    return _Split(last, _steps(axes, inner) + stored + _steps(op.axis, last))
 
-    def outer(part: Expr) -> Reduction:
-        value = _under(outside, _product([*left, part]), neutral)
-        return replace(reduction, axes=tuple(rest), sources=(value,))
 
-    extents = [axis_range(one)[1] for one in axes]
-    size = size_of(extents)
-    whole = size_of([axis_range(one)[1] for one in (*op.axis, *rest)])
-    points = size * (int(axis_range(axis)[1]) + STORE) + whole
-    return _Split(axis, tuple(axes), inner, outer, tuple(index for _, index in found), points)
+def _added(place: Expr, axis: Axis) -> tuple[Expr, Expr]:
+    """``3*a + b + 1 → 3*a, b + 1``: what an axis adds to a place, and what others do."""
+    terms, constant = linear_terms(expand_lets(place))
+    own = [mul(node, like(node, k)) for node, k in terms if depends_on(node, [axis.var])]
+    rest = [mul(node, like(node, k)) for node, k in terms if not depends_on(node, [axis.var])]
+    return sum_of([zero_like(place), *own]), sum_of([like(place, constant), *rest])
+
+
+def _steps(axes: Sequence[Axis], reduction: Reduction) -> float:
+    """The points of a reduction, as many at a time as vectors take."""
+    loops = [*axes, *reduction.axes]
+    return size_of([axis_range(axis)[1] for axis in loops]) / _lanes(axes, reduction)
+
+
+def _lanes(axes: Sequence[Axis], reduction: Reduction) -> int:
+    """How many results are made at a time: those along the last axis, where their reads follow in
+    memory.
+    """
+    if not axes:
+        return 1
+    last = axes[-1].var
+    for node in postorder(list(reduction.sources)):
+        if is_load(node) and depends_on(node, [last]):
+            *outer, place = operands(node)
+            terms, _ = linear_terms(place)
+            curved = [part for part, _ in terms if not same_node(part, last)]
+            if depends_on([*outer, *curved], [last]):
+                return 1
+    return MIN_LANES
 
 
 def _in_memory(factors: Sequence[Expr], axes: Iterable[int]) -> list[int]:
