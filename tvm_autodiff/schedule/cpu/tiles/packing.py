@@ -112,19 +112,42 @@ def packed_size(
         beside = _beside_a_size(atom, ranges)
         if beside is None:
             return None
-        total *= symbolic + beside[2] - beside[1]
+        total *= symbolic + beside.high - beside.low
     return total
 
 
-def _beside_a_size(atom: Atom, ranges: Mapping[int, Interval]) -> tuple[int, int, int] | None:
-    """The one variable of a linear form whose range is not numeric, and the least and greatest
-    that is added to it: those of ``t - r, r < 5`` are t, -4 and 0.
+@dataclass(frozen=True)
+class _Beside:
+    """A linear form with one variable whose range is not numeric.
+
+    Attributes
+    ----------
+    key : int
+        The variable.
+    factor : int
+        Of the variable: 1 or -1.
+    low, high : int
+        The least and the greatest that is added: those of ``t - r, r < 5`` are -4 and 0.
     """
+
+    key: int
+    factor: int
+    low: int
+    high: int
+
+    def least(self, size: Expr, dtype: str) -> Expr:
+        """The least value of the form, for the extent of the variable."""
+        if self.factor > 0:
+            return const(self.low, dtype)
+        return sub(const(self.low + 1, dtype), cast(dtype, size))
+
+
+def _beside_a_size(atom: Atom, ranges: Mapping[int, Interval]) -> _Beside | None:
     unknown = [(key, c) for key, c in atom if key not in ranges]
-    if len(unknown) != 1 or unknown[0][1] != 1:
+    if len(unknown) != 1 or abs(unknown[0][1]) != 1:
         return None
     bounds = interval(Affine(tuple(term for term in atom if term not in unknown)), ranges)
-    return None if bounds is None else (unknown[0][0], *bounds)
+    return None if bounds is None else _Beside(*unknown[0], *bounds)
 
 
 def pack(
@@ -176,15 +199,17 @@ def pack(
     for number, atom in enumerate(atoms):
         bounds = interval(Affine(atom), ranges)
         beside = None if bounds is not None else _beside_a_size(atom, ranges)
-        low, high = bounds or (beside[1:] if beside is not None else (0, 0))
+        low, high = bounds or ((beside.low, beside.high) if beside is not None else (0, 0))
         # a literal axis of int32 may stand beside a size of int64
         extent, dtype = high - low + 1, max(dtype_of(by_id[key]) for key, _ in atom)
-        value = _value(atom, by_id, -low, dtype)
+        least: Expr = const(low, dtype)
         whole: Extent = extent
         if beside is not None:
-            size = loops.symbolic[beside[0]][1]
+            size = loops.symbolic[beside.key][1]
+            least = beside.least(size, dtype)
             # of a loop without turns, its extent may be negative
             whole = nonnegative(size if high == low else size + (high - low))
+        value = sub(_value(atom, by_id, dtype), least)
         width = tile.extents.get(atom[0][0], extent)
         if len(atom) == 1 and atom[0][1] == 1 and extent > width:
             # v → (v // width, ..., v % width): what one tile reads is contiguous
@@ -199,7 +224,7 @@ def pack(
             trailing_reads.append(tile.inside[atom[0][0]])
             continue
         axis = data_axis(f"d{number}", whole, dtype)
-        places[atom] = add(axis.var, const(low, dtype))
+        places[atom] = add(axis.var, least)
         along = 0 if pieces is None else dict(atom).get(pieces.key, 0)
         if pieces is not None and along:
             if along != 1:
@@ -208,8 +233,8 @@ def pack(
             places[atom] = add(pieces.start, cast(wide, places[atom]))
             if pieces.end is not None:
                 beyond = const(high - pieces.width + 1, wide)
-                if beside is not None:  # its last value is that of the loop, too
-                    turns = loops.symbolic[beside[0]][1]
+                if beside is not None and beside.factor > 0:  # its last value is that of the loop
+                    turns = loops.symbolic[beside.key][1]
                     beyond = add(beyond, cast(wide, sub(turns, const(1, dtype_of(turns)))))
                 inside.append((places[atom], add(pieces.end, beyond)))
         pure_outer = len(atom) == 1 and atom[0][0] in spatial and atom[0][0] not in tile.unrolled
@@ -232,13 +257,13 @@ def pack(
     return Packed(tensor, read, len(leading), tuple(inside))
 
 
-def _value(atom: Atom, by_id: Mapping[int, Var], constant: int, dtype: str) -> Expr:
+def _value(atom: Atom, by_id: Mapping[int, Var], dtype: str) -> Expr:
     value: Expr | None = None
     for key, c in atom:
         term = mul(by_id[key], const(c, dtype))
         value = term if value is None else add(value, term)
     assert value is not None
-    return add(value, const(constant, dtype))
+    return value
 
 
 def _place_of(atom: Atom, spatial: Sequence[int], tile: TileAxes) -> tuple[int, int]:
