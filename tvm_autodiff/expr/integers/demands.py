@@ -17,6 +17,7 @@ from .intervals import (
     contains,
     is_index,
     meet,
+    mul,
     scalar_dtype,
     sub,
 )
@@ -44,6 +45,9 @@ def _demanded(node: Expr, known: Interval, bounds: Intervals) -> list[tuple[Expr
     if name == "cast" and is_index(parts[0]):
         inside = contains(integer_range(scalar_dtype(node)), bounds.of(parts[0]))
         return [(parts[0], known)] if inside else []
+    if name == "ramp":
+        steps = mul(bounds.of(node.stride), (0, int(const_value(node.lanes) or 1) - 1))
+        return [(node.base, (known[0] - steps[0], known[1] - steps[1]))]
     if name not in ARITHMETIC:
         return []
     left, right = parts

@@ -172,7 +172,10 @@ class Widths:
         if not self._is_open(root):
             return _widened(new) if self._wide else _narrowed(root, new)
         bounds = Intervals(self._variable)
-        demand(root, (0, max(self._natural.bounds_of(extent)[1] - 1, 0)), bounds)
+        most = self._natural.bounds_of(extent)[1]
+        if not isinstance(extent, int):
+            most = min(most, integer_range(scalar_dtype(extent))[1])
+        demand(root, (0, max(most - 1, 0)), bounds)
         new = _Rewriting(self, bounds, self._natural).rewritten(root, True)
         return _widened(new) if self._wide else _narrowed(root, new)
 
@@ -180,7 +183,7 @@ class Widths:
         """Whether an index depends on data or on sizes, so that its own bounds are wide."""
         return any(
             op_name(node) in self._reads or (op_name(node) == "var" and self._open(node))
-            for node in postorder(index)
+            for node in postorder(index.base if op_name(index) == "ramp" else index)
         )
 
     def _without_wide_lets(self, root: Expr) -> Expr:

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ...expr.build import add, const, mul, sub, variable
+from ...expr.build import add, compare, const, like, mul, sub, variable
 from ...expr.nodes import (
     Axis,
     Expr,
     Tensor,
     Var,
+    binary,
+    const_value,
     dtype_of,
     is_load,
     load_tensor,
@@ -23,6 +25,7 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import postorder, substituter, variables_of
+from ...expr.simplify import simplify
 from ...graph.stage import Extent, axis_range, index_dtype
 from ..cost import MIN_LANES
 from .access import Interval
@@ -45,7 +48,7 @@ class Loop:
         The turns that run at once, each in a lane of a vector; `var` is that of the lane.
     copies : range
         The copies of the stores that a turn executes.
-    left : int
+    left : int or Expr
         The copies that one more turn executes.
     base : Expr or None
         What `var` counts from, in place of 0.
@@ -54,6 +57,8 @@ class Loop:
     within : (int, Expr) or None
         For a piece of a symbolic loop: the first of the values that it is known to lie in, and the
         end of them.
+    when : Expr or None
+        What the sizes fulfil where it runs at all.
     """
 
     var: Var
@@ -62,10 +67,11 @@ class Loop:
     step: int = 1
     lanes: int = 1
     copies: range = range(1)
-    left: int = 0
+    left: Extent = 0
     base: Expr | None = None
     borders: Interval = (0, 0)
     within: tuple[int, Expr] | None = None
+    when: Expr | None = None
 
     @property
     def width(self) -> int:
@@ -82,7 +88,7 @@ class Loop:
         """The least and the greatest value of `var`; None for a symbolic extent."""
         if not isinstance(self.extent, int):
             return None
-        return self.low, self.low + self.extent - self.step + (self.left > 0)
+        return self.low, self.low + self.extent - self.step + (self.left != 0)
 
     @property
     def is_border(self) -> bool:
@@ -187,12 +193,9 @@ def unrolled(nest: Nest, moduli: Sequence[int]) -> Nest:
     """
     loops: list[Loop | None] = []
     for one, m in zip(nest.loops, moduli, strict=True):
-        if isinstance(one.extent, int):
-            whole = replace(one, extent=one.extent // m, copies=range(m), left=one.extent % m)
-            loops.append(None if (whole.extent, whole.left) == (1, 0) else whole)
-        else:
-            assert m == 1
-            loops.append(one)
+        count, left = _divided(one.extent, m)
+        whole = replace(one, extent=count, copies=range(m), left=left)
+        loops.append(None if count == 1 and left == 0 else whole)
     stores: list[Store] = []
     kept = [place for place, one in enumerate(loops) if one is not None]
     for copy in product(*map(range, moduli)):
@@ -204,6 +207,18 @@ def unrolled(nest: Nest, moduli: Sequence[int]) -> Nest:
         own = tuple(copy[place] for place in kept)
         stores += [replace(store, copy=own) for store in nest.at(table)]
     return Nest(tuple(one for one in loops if one is not None), tuple(stores))
+
+
+def _divided(extent: Extent, m: int) -> tuple[Extent, Extent]:
+    """The quotient and the remainder of an extent."""
+    if isinstance(extent, int):
+        return divmod(extent, m)
+    if m == 1:
+        return extent, 0
+    divisor = const(m, dtype_of(extent))
+    left = simplify(binary("floormod", extent, divisor))
+    known = const_value(left)
+    return simplify(binary("floordiv", extent, divisor)), left if known is None else int(known)
 
 
 def strip_mined(nest: Nest, place: int, width: int) -> Nest:
@@ -253,7 +268,8 @@ def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
     """
     one = nest.loops[place]
     if not isinstance(one.extent, int):
-        return _split_symbolic(nest, place) if any(one.borders) else [one]
+        parts = _split_symbolic(nest, place) if any(one.borders) else [replace(one, left=0)]
+        return [*parts, *_left_over(one)]
     if one.step > 1:
         return [one]
     cuts: list[Interval] = []
@@ -265,6 +281,7 @@ def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
         for low, high in cuts
     ]
     if one.left:
+        assert isinstance(one.left, int)
         rest = range(one.left)
         found.append(replace(one, low=one.extent, extent=1, copies=rest, left=0, lanes=1))
     return found
@@ -283,11 +300,26 @@ def _split_symbolic(nest: Nest, place: int) -> list[Loop]:
         extent=sub(extent, const(first + last, dtype)),
         borders=(0, 0),
         within=(first, end),
+        left=0,
     )
     low = replace(middle, low=0, extent=first, within=(0, end))
     high = replace(low, extent=last, lanes=1, base=end, within=(first, extent))
     found = [_pieces_of(nest, place, low), [middle], _pieces_of(nest, place, high)]
     return [piece for part in found for piece in part]
+
+
+def _left_over(one: Loop) -> list[Loop]:
+    """One more turn of a symbolic loop: each copy where there are so many of them."""
+    assert not isinstance(one.extent, int)
+    end, left = one.extent, one.left
+    within = 0, add(end, const(1, dtype_of(end)))
+    turn = replace(one, extent=1, lanes=1, base=end, borders=(0, 0), within=within, left=0)
+    if isinstance(left, int):
+        return [replace(turn, copies=range(left))] if left else []
+    return [
+        replace(turn, copies=range(n, n + 1), when=compare("lt", like(left, n), left))
+        for n in one.copies[:-1]
+    ]
 
 
 def _pieces_of(nest: Nest, place: int, part: Loop) -> list[Loop]:

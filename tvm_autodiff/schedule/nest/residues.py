@@ -38,8 +38,8 @@ def moduli_of(values: Sequence[Expr], axes: Sequence[Axis]) -> list[int] | None:
     Returns
     -------
     list of int or None
-        None if a quotient or remainder depends on several axes, on data, or on an axis of unknown
-        extent. Above a product of `MAX_COPIES` the numbers are lower bounds.
+        None if a quotient or remainder depends on several axes, or on data. Above a product of
+        `MAX_COPIES` the numbers are lower bounds. A loop of symbolic extent is cut at none.
 
     Examples
     --------
@@ -138,10 +138,7 @@ def _factors(classes: Classes) -> list[int] | None:
         if period == 1:
             whole = const(factor // d, dtype_of(node))
             return zero if modulo else mul(classes.quotients[place], whole)
-        if key not in classes.ranges:
-            left = True
-            return None
-        if _is_cut(form, key, d, classes.ranges):
+        if key in classes.ranges and _is_cut(form, key, d, classes.ranges):
             return numerator if modulo else zero
         factors[place] = lcm(factors[place], period)
         return None

@@ -25,6 +25,7 @@ from ....codegen.loop_nest import (
     loop,
     sequence,
     store,
+    when,
 )
 from ....codegen.stages.primfunc import StageFunction
 from ....codegen.statements import written
@@ -267,7 +268,8 @@ class _Writer:
             low = one.low if begin is None else 0
             # a few elements are no work for threads
             own = SERIAL if piece.is_border else kind
-            statements.append(loop(var, _turns(one), inside, own, low))
+            turns = loop(var, _turns(one), inside, own, low)
+            statements.append(turns if one.when is None else when(one.when, turns))
         return sequence(statements)
 
     def _body(self, loops: Sequence[Loop]) -> Statement | None:
