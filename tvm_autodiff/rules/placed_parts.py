@@ -14,13 +14,14 @@ from functools import partial
 from math import prod
 
 from ..domain.from_floats import without_floats
-from ..expr.build import sum_of, variable
+from ..expr.build import const, sum_of, variable
 from ..expr.factoring import factored
 from ..expr.integers.tried_values import literal_box, tried_values
 from ..expr.nodes import (
     Expr,
     Tensor,
     Var,
+    const_value,
     dtype_of,
     is_float,
     is_load,
@@ -38,9 +39,10 @@ from ..expr.rewrite import (
     preorder,
     replace_outermost,
     substituter,
+    variables_of,
 )
 from ..expr.sharing.lets import bind_shared, merge_equal
-from ..expr.simplify import linear_terms
+from ..expr.simplify import linear_terms, simplify
 from ..expr.structural import StructuralKeys
 from ..graph.stage import (
     Extent,
@@ -56,6 +58,8 @@ from ..graph.stage import (
     with_bodies,
 )
 from .places import OTHERWISE, PlaceFacts, place_facts, smooth
+
+_SOME = 1 << 10  #: the number that sizes count as: a ratio of extents is that of large ones
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def placed_parts(
     if not is_compute(op) or reduction_of(op) is not None:
         return None
     ranges = list(map(axis_range, op.axis))
-    if any(low != 0 or extent == 0 for low, extent in ranges):
+    if any(not isinstance(low, int) or low != 0 or _size(extent) == 0 for low, extent in ranges):
         return None
     sources = merge_equal([expand_lets(body) for body in bodies(op)])
     if not _irregular(sources):
@@ -181,6 +185,24 @@ def _extents_at(index: Expr, nodes: Iterable[Expr]) -> list[Extent]:
     ]
 
 
+def _size(extent: Extent) -> int:
+    """An extent, where sizes that are known at the call count as a number of them."""
+    if isinstance(extent, int):
+        return extent
+    sizes = {var: const(_SOME, dtype_of(var)) for var in variables_of(extent)}
+    value = const_value(simplify(substituter(sizes)(extent)))
+    return 0 if value is None else max(0, int(value))
+
+
+def _least(extents: Sequence[Extent], keys: StructuralKeys) -> Extent | None:
+    """The least of some extents, where it is known."""
+    numbers = [extent for extent in extents if isinstance(extent, int)]
+    if len(numbers) == len(extents):
+        return min(numbers)
+    same = not numbers and len({keys.expr(extent) for extent in extents}) == 1
+    return extents[0] if same else None
+
+
 @dataclass(frozen=True)
 class _Part:
     """A part and the index that is its place; `function` is the part at `place`, which stands for
@@ -191,7 +213,7 @@ class _Part:
     index: Expr
     place: Var
     function: Expr
-    extent: int
+    extent: Extent
     moved: frozenset[int]
     others: tuple[int, ...]
 
@@ -265,23 +287,22 @@ class _Parts:
         """What parts that some axes move may save at most, of linear ones and of others: all
         places would be those of equal parts. Which pay is then seldom in doubt, from node to node.
         """
-        found: dict[frozenset[int], dict[int, tuple[Expr, int]]] = {}
+        found: dict[frozenset[int], dict[int, tuple[Expr, Extent]]] = {}
         reads = [node for node in self._nodes.values() if is_load(node)]
         for read in reads:
             for index, extent in zip(operands(read), shape_of(load_tensor(read)), strict=True):
                 fact = self._facts[node_id(index)]
-                constant = all(isinstance(self._extents[n], int) for n in fact.axes)
-                if fact.axes and constant and not fact.reads and isinstance(extent, int):
+                if fact.axes and not fact.reads and _size(extent):
                     known = found.setdefault(fact.axes, {})
                     _, least = known.get(node_id(index), (index, extent))
-                    known[node_id(index)] = index, min(least, extent)
+                    known[node_id(index)] = index, min(least, extent, key=_size)
         costs = {}
         for moved, places in found.items():
             indices = [index for index, _ in places.values()]
-            extent = min(least for _, least in places.values())
+            extent = min((least for _, least in places.values()), key=_size)
             rest = [one for n, one in enumerate(self._extents) if n not in moved]
-            points = len(places) * prod(int(self._extents[n]) for n in moved)
-            ratio = 0.0 if all(map(_is_shift, indices)) else points / extent
+            points = len(places) * prod(_size(self._extents[n]) for n in moved)
+            ratio = 0.0 if all(map(_is_shift, indices)) else points / _size(extent)
             most = Cost(ratio, len(reads), len(self._nodes), (extent, *rest), True)
             costs[moved, True] = most
             costs[moved, False] = replace(most, keeps_zeros=self._are_all_read(indices, extent))
@@ -295,25 +316,31 @@ class _Parts:
             extents = _extents_at(index, postorder(node))
             # read for every result: all places are within these, and what is guarded is no shorter
             certain = _extents_at(index, preorder([node], smooth))
-            if len(extents) < 2 or not certain or not all(isinstance(n, int) for n in extents):
+            extent = _least(extents, self._keys) if len(extents) > 1 else None
+            if extent is None or not _size(extent):
                 continue
-            extent = min(int(n) for n in extents)
-            if extent not in certain:
+            if not any(self._same(extent, one) for one in certain):
                 continue
             moved = self._facts[node_id(index)].axes
             place = variable("q", dtype_of(index))
             function = replace_outermost(node, {node_id(index): place})
             others = tuple(sorted(fact.axes - moved))
-            key = (extent, self._keys.expr(function, {place: dtype_of(index)}))
+            size = extent if isinstance(extent, int) else self._keys.expr(extent)
+            key = (type(extent), size, self._keys.expr(function, {place: dtype_of(index)}))
             found.append((key, _Part(node, index, place, function, extent, moved, others)))
         return found
+
+    def _same(self, left: Extent, right: Extent) -> bool:
+        if isinstance(left, int) or isinstance(right, int):
+            return type(left) is type(right) and left == right
+        return self._keys.expr(left) == self._keys.expr(right)
 
     def _cost(self, parts: Sequence[_Part]) -> Cost:
         """What one stage for equal parts saves; their other axes are the same."""
         places = {node_id(part.index): part for part in parts}
         shifts = all(_is_shift(part.index) for part in places.values())
         points = 0 if shifts else sum(
-            prod(int(self._extents[n]) for n in part.moved) for part in places.values()
+            prod(_size(self._extents[n]) for n in part.moved) for part in places.values()
         )
         nodes = postorder(parts[0].node)
         place = node_id(parts[0].index)
@@ -326,10 +353,12 @@ class _Parts:
         indices = [part.index for part in places.values()]
         fact = self._facts[node_id(parts[0].node)]
         keeps = fact.linear or self._are_all_read(indices, parts[0].extent)
-        return Cost(points / parts[0].extent, reads, work, shape, keeps)
+        return Cost(points / _size(parts[0].extent), reads, work, shape, keeps)
 
-    def _are_all_read(self, indices: Sequence[Expr], extent: int) -> bool:
-        """Whether each element of a stage is read."""
+    def _are_all_read(self, indices: Sequence[Expr], extent: Extent) -> bool:
+        """Whether each element of a stage is read, as far as it is known."""
+        if not isinstance(extent, int):
+            return False
         ranges = {axis.var: axis_range(axis) for axis in self._op.axis}
         found: set[int] = set()
         for index in indices:

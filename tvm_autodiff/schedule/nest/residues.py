@@ -21,7 +21,7 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import postorder, rewrite, substituter
+from ...expr.rewrite import depends_on, postorder, rewrite, substituter
 from ...graph.stage import axis_range
 from ..cost import MAX_COPIES
 from .access import Affine, AffineForms, Interval
@@ -114,7 +114,8 @@ def in_classes(values: Sequence[Expr], axes: Sequence[Axis], moduli: Sequence[in
 def _factors(classes: Classes) -> list[int] | None:
     """By how much each modulus grows; None if a quotient is left that no modulus removes."""
     order = {node_id(var): place for place, var in enumerate(classes.quotients)}
-    forms = AffineForms([*classes.quotients, *classes.residues])
+    variables = [*classes.quotients, *classes.residues]
+    forms = AffineForms(variables)
     factors = [1] * len(order)
     left = False
 
@@ -123,6 +124,8 @@ def _factors(classes: Classes) -> list[int] | None:
         nonlocal left
         if op_name(node) not in _DIVISIONS:
             return None
+        if not depends_on(node, variables):
+            return const(0, dtype_of(node))  # of sizes alone
         numerator, divisor = operands(node)
         d, form = const_value(divisor), forms.of(numerator)
         along = [] if form is None else [term for term in form.terms if term[0] in order]
