@@ -25,7 +25,7 @@ from ....codegen.loop_nest import (
     store,
 )
 from ....codegen.vectors import filled_with, picked, whole, widened_read, widened_store
-from ....expr.build import add, const, variable
+from ....expr.build import add, cast, const, like, mul, sub, variable
 from ....expr.costly import EXPENSIVE
 from ....expr.nodes import (
     BINARY_CLASSES,
@@ -41,7 +41,8 @@ from ....expr.nodes import (
     tensor_key,
 )
 from ....expr.rewrite import postorder, replace_outermost, substitute
-from ....graph.stage import shape_of
+from ....expr.simplify import linear_terms
+from ....graph.stage import Extent, shape_of
 from ...cost import MAX_STRIDE
 from ...declined import Declined
 from ...nest.access import Affine, AffineForms, combine, interval, scaled
@@ -68,7 +69,7 @@ class _Run:
         What identifies the part: indices outside of it, and the terms of other loops.
     others : Affine
         These terms.
-    size : int or None
+    size : int or Expr
         The number of elements behind the outer indices.
     """
 
@@ -76,7 +77,7 @@ class _Run:
     others: Affine
     stride: int
     offset: int
-    size: int | None
+    size: Extent
 
 
 def vector_body(
@@ -100,7 +101,8 @@ class _Body:
     def __init__(
         self, nest: Nest, lanes: Loop, places: Places, bound: Sequence[Expr], gathers: bool
     ) -> None:
-        self._nest, self._var, self._lanes, self._places = nest, lanes.var, lanes.lanes, places
+        self._nest, self._loop, self._places = nest, lanes, places
+        self._var, self._lanes = lanes.var, lanes.lanes
         self._bound, self._gathers = bound, gathers
         self._lane = variable("lane", dtype_of(lanes.var))
         self._here = {lanes.var: add(lanes.var, self._lane)}
@@ -189,14 +191,14 @@ class _Body:
         """Where neighbours along the loop are; None if that is no matter of a distance."""
         first = next((n for n, i in enumerate(indices) if self._varies(i)), len(indices))
         total = Affine(())
-        size: int | None = 1
+        size: Extent = 1
         dims = shape_of(tensor)
         for index, dim in reversed(list(zip(indices[first:], dims[first:], strict=True))):
             form = self._forms.of(index)
-            if form is None or size is None:
+            if form is None or not isinstance(size, int):
                 return None
             total = combine(total, scaled(form, size), 1, self._forms.order)
-            size = size * dim if isinstance(dim, int) else None
+            size = dim if size == 1 else dim * size
         stride = total.coefficient(node_id(self._var))
         terms = tuple(term for term in total.terms if term[0] != node_id(self._var))
         part = (*self._forms_or_ids(indices[:first]), terms)
@@ -219,17 +221,8 @@ class _Body:
 
     def _strided(self, node: Expr, run: _Run) -> bool:
         """``x[s*i + o] → t[lane]``, picked from s whole vectors that are inside of x."""
-        others = interval(run.others, self._ranges)
-        bases = self._ranges.get(node_id(self._var))
-        if others is None or bases is None or run.size is None:
-            return False
-        least = run.stride * bases[0] + others[0]
-        most = run.stride * (bases[1] + self._lanes) + others[1]
-        inside = [
-            start
-            for start in range(run.offset, run.offset - run.stride, -1)
-            if least + start >= 0 and most + start <= run.size
-        ]
+        starts = range(run.offset, run.offset - run.stride, -1)
+        inside = [start for start in starts if self._lie_inside(run, start)]
         if not inside:
             return False
         keys = {s: (tensor_key(load_tensor(node)), run.part, run.stride, s) for s in inside}
@@ -245,6 +238,29 @@ class _Body:
         self._before.append(filled_with(part, picked(vectors, numbers)))
         self._names[node_id(node)] = element(part, [self._lane])
         return True
+
+    def _lie_inside(self, run: _Run, start: int) -> bool:
+        """Whether whole vectors from a place on hold nothing that lies outside of the tensor."""
+        others, lanes = interval(run.others, self._ranges), self._lanes
+        if others is None:
+            return False
+        low, end = self._loop.low, self._loop.extent
+        if isinstance(end, int):
+            low, end = self._ranges[node_id(self._var)]
+            end += lanes
+        else:
+            end = add(end, like(end, low))
+        if run.stride * low + others[0] + start < 0:
+            return False
+        if isinstance(end, int) and isinstance(run.size, int):
+            left = run.size - run.stride * end
+        else:
+            size = like(end, run.size) if isinstance(run.size, int) else run.size
+            read = mul(cast(dtype_of(size), end), like(size, run.stride))
+            terms, left = linear_terms(sub(size, read))
+            if terms:
+                return False
+        return left >= others[1] + start
 
     def _gather(self, node: Expr) -> None:
         """``x[f(i)] → for lane: t[lane] = x[f(i + lane)]``"""
