@@ -18,6 +18,7 @@ from ..machine import Machine
 from ..nest.reductions.elementwise_body import reduced_body
 from ..rewrites.conditions.outer_guards import without_outer_guards
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
+from ..rewrites.turned_results import turned_results
 from ..rule import Made, in_parts, over_merged_axes, over_split_axes, writes_to
 from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
@@ -68,11 +69,16 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
         return symbolic
     inside = nest if blocks is None else blocks.first(nest)
     tile = best_tile(inside, machine)
+    plain = plain_cycles(inside, machine)
+    if tile is not None and estimated_cycles(inside, tile, machine) <= plain:
+        return tile_functions(kernel, nest, tile, blocks, machine)
+    turned = turned_results(kernel)
+    if turned is not None:
+        whole, reader = turned
+        return in_parts(_contraction(whole, machine), whole, reader, kernel)
     if tile is None:
         return Declined("no tile fits its loops")
-    if estimated_cycles(inside, tile, machine) > plain_cycles(inside, machine):
-        return no_gain("its best tile is estimated slower than plain loops")
-    return tile_functions(kernel, nest, tile, blocks, machine)
+    return no_gain("its best tile is estimated slower than plain loops")
 
 
 def _cycles(kernel: Kernel, machine: Machine) -> float:

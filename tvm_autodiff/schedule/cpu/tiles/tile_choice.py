@@ -34,28 +34,27 @@ from .tiling import Tile
 _BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
 
 
-def best_tile(nest: Nest, machine: Machine, rows: int | None = None) -> Tile | None:
+def best_tile(
+    nest: Nest, machine: Machine, rows: int | None = None, like: Tile | None = None
+) -> Tile | None:
     """The tile of least estimated time, or None when no axis can be vectorised.
 
-    With `rows`, the whole axis of that number is unrolled. Half vectors are tried where whole ones
-    have no tile, or one that copies for longer than it computes: they do half of the work in a
-    cycle, but read in place what whole ones would read beyond.
+    With `rows`, the whole axis of that number is unrolled; with `like`, vectors are those of that
+    tile. Half vectors are tried where whole ones have no tile, or one that copies for longer than
+    it computes: they do half of the work in a cycle, but read in place what whole ones would read
+    beyond.
     """
     lanes = machine.lanes(nest.dtype)
+    if like is not None:
+        tiles = _tiles(nest, machine, like.width)
+        same = _best_of(filter(like.has_vectors_of, tiles), nest, machine, rows)
+        return None if same is None else same[1]
     whole = _best_of(_tiles(nest, machine, lanes), nest, machine, rows)
     if whole is not None and 2 * tile_cycles(nest, whole[1], machine) >= whole[0]:
         return whole[1]
     half = _best_of(_tiles(nest, machine, lanes // 2), nest, machine, rows)
     found = [one for one in (whole, half) if one is not None]
     return min(found, key=lambda one: one[0])[1] if found else None
-
-
-def narrow_tile(nest: Nest, machine: Machine, like: Tile) -> Tile | None:
-    """The tile of least estimated time with a single vector along the same axis as another tile."""
-    tiles = _tiles(nest, machine, like.width)
-    same = (t for t in tiles if (t.vector, t.width, t.vectors) == (like.vector, like.width, 1))
-    found = _best_of(same, nest, machine, None)
-    return None if found is None else found[1]
 
 
 def _best_of(

@@ -65,6 +65,11 @@ class Tile:
         """``axis → extent of the tile along it``."""
         return {**dict(self.unrolled), self.vector: self.width * self.vectors}
 
+    def has_vectors_of(self, other: Tile) -> bool:
+        """Whether the vectors of both lie alike."""
+        mine, theirs = ((one.vector, one.width, one.vectors) for one in (self, other))
+        return mine == theirs
+
 
 @dataclass(frozen=True)
 class Part:

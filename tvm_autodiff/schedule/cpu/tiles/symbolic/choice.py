@@ -98,8 +98,8 @@ def _panels(nest: Nest, one: Machine) -> Iterator[_Blocks]:
     for row, vectors in product(rows or [{}], range(1, LATENCY + 1)):
         sizes = {**row, last: vectors * lanes}
         inside = nest.in_blocks({nest.spatial[n]: size for n, size in sizes.items()})
-        tile = best_tile(inside, one, next(iter(row), None))
-        if tile is None or (tile.vector, tile.width, tile.vectors) != (last, lanes, vectors):
+        tile = best_tile(inside, one, next(iter(row), None), Tile(last, lanes, vectors))
+        if tile is None:
             continue
         count = prod(one.symbolic_size / size for size in sizes.values())
         yield _Blocks(sizes, tile, tile_cycles(inside, tile, one) * count)

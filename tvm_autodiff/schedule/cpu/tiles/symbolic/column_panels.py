@@ -35,7 +35,7 @@ from ...loops.results import stored
 from ..copies import needs_copy
 from ..nests import Nest, padded_extents
 from ..packing import Pieces, TileAxes, pack
-from ..tile_choice import narrow_tile
+from ..tile_choice import best_tile
 from ..tile_functions import ends_of, inner_axes, parameters, summed, tile_loops, tile_order
 from ..tiling import Spot, Tile, TileCode
 from .ended_copy import ended_copy
@@ -127,7 +127,7 @@ def _runs(nest: Nest, sizes: Mapping[int, int], tile: Tile, one: Machine) -> lis
         inside = nest.in_blocks({nest.spatial[n]: places for n, places in blocks.items()})
         fitting = replace(tile, vectors=size // lanes)
         if end is not None and len(sizes) == 1:
-            fitting = narrow_tile(inside, one, fitting) or fitting
+            fitting = best_tile(inside, one, like=fitting) or fitting
         over = data_axis("piece", count, dtype_of(count))
         number = counter("piece", count)
         at = [add(first, mul(var, const(size, dtype))) for var in (over.var, number)]
