@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...expr.integers.exact_quotient import exact_quotient
 from ...graph.stage import Reduction, axis_range, reduction_of
-from ..cost import MIN_LANES, STORE, THREAD_CYCLES
+from ..cost import LAUNCH_CYCLES, MIN_LANES, STORE
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
@@ -56,7 +57,7 @@ def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
         return None
     axis = plain.axes[-1]
     low, extent = axis_range(axis)
-    if low != 0 or not isinstance(extent, int) or extent % lanes or lanes < MIN_LANES:
+    if low != 0 or exact_quotient(extent, lanes) is None or lanes < MIN_LANES:
         return None
     extents = [axis_range(axis)[1] for axis in root.axis]
     if not all(isinstance(n, int) for n in extents):
@@ -73,7 +74,7 @@ def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
 
 def _even(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel, Kernel] | None:
     """A long reduction in a part with vectors of parts, and the elements that fill no vector."""
-    if iterations(kernel.root, machine.symbolic_size) < THREAD_CYCLES:
+    if iterations(kernel.root, machine.symbolic_size) < LAUNCH_CYCLES:
         return None  # two more launches would take as long
     parts = even_part(kernel, machine.lanes(*kernel.dtypes))
     return parts if parts is not None and _lanes(parts[0], machine) is not None else None

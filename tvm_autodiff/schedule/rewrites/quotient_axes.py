@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from ...codegen.passes.merged_axes import with_merged_result
 from ...codegen.stages.primfunc import StageFunction
 from ...expr.build import add, const, mul, sub
+from ...expr.integers.exact_quotient import exact_quotient
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -125,7 +126,12 @@ def widened_to_quotients(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
             axes.append(axis)
             continue
         first, size = group
-        axes.append(widened_axis(axis, -(-(int(extent) + first) // size) * size))
+        if not isinstance(extent, int):
+            if first:
+                return None
+            axes.append(axis)
+            continue
+        axes.append(widened_axis(axis, -(-(extent + first) // size) * size))
         memo[node_id(axis.var)] = sub(axis.var, const(first, dtype_of(axis.var)))
     if [axis_range(axis) for axis in axes] == [axis_range(axis) for axis in op.axis]:
         return None
@@ -167,7 +173,9 @@ def _split(
             groups.append((len(spatial) - 1,))
             continue
         name, dtype = axis.var.name, dtype_of(axis.var)
-        outer = data_axis(f"{name}_group", int(axis_range(axis)[1]) // size, dtype)
+        count = exact_quotient(axis_range(axis)[1], size)
+        assert count is not None
+        outer = data_axis(f"{name}_group", count, dtype)
         inside = data_axis(f"{name}_inside", size, dtype)
         spatial += [outer, inside]
         groups.append((len(spatial) - 2, len(spatial) - 1))
@@ -193,7 +201,7 @@ def _group_sizes(op: Operation, source: Expr) -> dict[int, int]:
     return {
         key: size
         for key, (size, *others) in found.items()
-        if not others and int(extents[key]) % size == 0
+        if not others and exact_quotient(extents[key], size) is not None
     }
 
 
@@ -223,5 +231,7 @@ def _divisions(op: Operation, source: Expr) -> Iterator[tuple[Expr, Var, int, in
         if len(terms) != 1 or terms[0][1] != 1 or node_id(terms[0][0]) not in extents:
             continue
         low, extent = extents[node_id(terms[0][0])]
-        if low == 0 and isinstance(extent, int) and 1 < size < extent:
+        literal = isinstance(extent, int)
+        groups = extent > size if literal else exact_quotient(extent, size) is not None
+        if low == 0 and size > 1 and groups:
             yield node, terms[0][0], ahead, size

@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import gcd
 
 from ....expr.build import add, const, mul
+from ....expr.integers.exact_quotient import exact_quotient
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -62,13 +63,14 @@ def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
     low, extent = axis_range(axis)
     sources = [expand_lets(source) for source in found.sources]
     sizes = _periods(sources, axis.var, [*op.axis, *found.axes])
-    if low != 0 or not isinstance(extent, int) or len(sizes) != 1:
+    if low != 0 or len(sizes) != 1:
         return None
     [size] = sizes
-    if not 1 < size < extent or extent % size:
+    count = exact_quotient(extent, size)
+    if count is None or size == 1 or count == 1:
         return None
     name, dtype = axis.var.name, dtype_of(axis.var)
-    outer = reduce_axis(f"{name}_outer", extent // size, 0, dtype)
+    outer = reduce_axis(f"{name}_outer", count, 0, dtype)
     inner = reduce_axis(f"{name}_inner", size, 0, dtype)
     place = add(mul(outer.var, const(size, dtype)), inner.var)
     number = [node_id(other.var) for other in found.axes].index(node_id(axis.var))

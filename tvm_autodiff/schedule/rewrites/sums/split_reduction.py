@@ -14,10 +14,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....expr.build import add, cast, compare, const, if_then_else, mul
+from ....expr.integers.exact_quotient import exact_quotient
 from ....expr.nodes import Axis, Tensor, binary, dtype_of, load, tensor_key
 from ....expr.rewrite import substituter
 from ....graph.graph import retarget
 from ....graph.stage import (
+    Extent,
     Reduction,
     axis_range,
     data_axis,
@@ -48,7 +50,8 @@ def split_reduction(
     reduction = reduction_of(op)
     assert reduction is not None
     low, extent = axis_range(reduction.axes[axis])
-    assert isinstance(extent, int)
+    count = exact_quotient(extent, parts)
+    assert count is not None
     dtype = dtype_of(reduction.axes[axis].var)
     part = data_axis("part", parts, dtype)
     spatial, table = renewed(op.axis)
@@ -58,11 +61,12 @@ def split_reduction(
             fresh = renew_axis(old)
             table[old.var] = fresh.var
         else:
-            fresh = reduce_axis(old.var.name, extent // parts, 0, dtype)
-            outer, inner, size = part.var, fresh.var, extent // parts
+            fresh = reduce_axis(old.var.name, count, 0, dtype)
+            outer, inner, size = part.var, fresh.var, count
             if interleaved:
                 outer, inner, size = fresh.var, part.var, parts
-            base = add(mul(outer, const(size, dtype)), inner)
+            step = const(size, dtype) if isinstance(size, int) else cast(dtype, size)
+            base = add(mul(outer, step), inner)
             table[old.var] = add(base, const(low, dtype)) if isinstance(low, int) else base + low
         if axis_range(fresh)[1] != 1:
             reduced.append(fresh)
@@ -179,6 +183,15 @@ def _lengthened(kernel: Kernel, axis: int, multiple: int) -> Kernel:
     return Kernel(tensors[0].op, epilogue[0].op)
 
 
+def _even(extent: Extent, multiple: int) -> tuple[Extent, Extent]:
+    """The largest multiple in an extent, and what is left."""
+    if isinstance(extent, int):
+        return extent // multiple * multiple, extent % multiple
+    divisor = const(multiple, dtype_of(extent))
+    whole = mul(binary("floordiv", extent, divisor), divisor)
+    return whole, binary("floormod", extent, divisor)
+
+
 def even_part(kernel: Kernel, multiple: int) -> tuple[Kernel, Kernel, Kernel] | None:
     """``out[i] = ⊕_{k<257} f(i, k)  →  most[i] = ⊕_{k<256} f(i, k), rest[i] = ⊕_{k<1} f(i, k+256),
     out[i] = most[i] ⊕ rest[i]``; None where the last axis is shorter, or such a multiple.
@@ -187,26 +200,26 @@ def even_part(kernel: Kernel, multiple: int) -> tuple[Kernel, Kernel, Kernel] | 
     reduction = reduction_of(op)
     assert reduction is not None
     low, extent = axis_range(reduction.axes[-1])
-    if low != 0 or not isinstance(extent, int):
+    if low != 0 or exact_quotient(extent, multiple) is not None:
         return None
-    length = extent // multiple * multiple
-    if length in (0, extent):
+    length, left = _even(extent, multiple)
+    if length == 0:
         return None
 
-    def part(name: str, first: int, count: int) -> list[Tensor]:
+    def part(name: str, first: Extent, count: Extent) -> list[Tensor]:
         *others, last = reduction.axes
         spatial, table = renewed(op.axis)
         reduced, inner = renewed(others)
         dtype = dtype_of(last.var)
         fresh = reduce_axis(last.var.name, count, 0, dtype)
-        place = add(fresh.var, const(first, dtype)) if first else fresh.var
+        start = const(first, dtype) if isinstance(first, int) else cast(dtype, first)
+        place = add(fresh.var, start)
         rename = substituter({**table, **inner, last.var: place})
         sources = tuple(map(rename, reduction.sources))
         plain = replace(reduction, sources=sources, axes=(*reduced, fresh), init=())
         return reduction_stage(f"{op.name}_{name}", spatial, plain)
 
-    most, rest = part("most", 0, length), part("rest", length, extent - length)
-
+    most, rest = part("most", 0, length), part("rest", length, left)
     last = kernel.ops[-1]
     axes = [renew_axis(axis) for axis in last.axis]
     here = [axis.var for axis in axes]
