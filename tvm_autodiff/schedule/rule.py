@@ -35,6 +35,7 @@ from .kernel import Kernel, too_large
 from .machine import Machine
 from .rewrites.merged_axes import merged_axes
 from .rewrites.quotient_axes import split_at_quotients, widened_to_quotients
+from .rewrites.split_dimensions import split_dimensions
 
 #: functions to run in order, the last of which writes the outputs of the kernel
 Launches = list[StageFunction]
@@ -353,6 +354,15 @@ def over_merged_axes(schedule: Rule, kernel: Kernel, machine: Machine) -> Made |
         return schedule(kernel, machine)
     made = schedule(merged.kernel, machine)
     return made if isinstance(made, Declined) else with_each(made, merged.whole)
+
+
+def over_split_dimensions(schedule: Rule, kernel: Kernel, machine: Machine) -> Made | Declined:
+    """What `schedule` makes of a kernel over tensors whose dimensions of groups are two."""
+    split = split_dimensions(kernel)
+    if split is None:
+        return schedule(kernel, machine)
+    made = schedule(split.kernel, machine)
+    return made if isinstance(made, Declined) else writes_to(with_each(made, split.whole), kernel)
 
 
 def over_split_axes(schedule: Rule, kernel: Kernel, machine: Machine) -> Made | Declined:

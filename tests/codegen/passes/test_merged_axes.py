@@ -7,7 +7,7 @@ import pytest
 import tvm
 from tvm import te
 
-from tvm_autodiff.codegen.passes.merged_axes import with_merged_result
+from tvm_autodiff.codegen.passes.merged_axes import with_merged_parameter
 
 
 def doubled(*shape):
@@ -35,7 +35,7 @@ TABLE = [
 @pytest.mark.parametrize(("stage", "split", "shape", "groups"), TABLE)
 def test_same_memory_another_shape(stage, split, shape, groups):
     x, y = stage(*split)
-    func = with_merged_result(te.create_prim_func([x, y]), shape, groups)
+    func = with_merged_parameter(te.create_prim_func([x, y]), 1, shape, groups)
     array = np.random.default_rng(0).random([int(d) for d in x.shape], "float32")
     result = tvm.runtime.empty(shape, "float32")
     tvm.compile(func, target="llvm")["main"](tvm.runtime.tensor(array), result)

@@ -13,21 +13,21 @@ import tvm_ffi
 from tvm import tirx
 
 from ...expr.build import const, mul
-from ...expr.nodes import Expr, dtype_of
+from ...expr.nodes import Expr, dtype_of, op_name
 from ...graph.stage import Extent
 from ..stages.primfunc import PrimFunc
 
 Indices = list[Expr]
 
 
-def with_merged_result(
-    func: PrimFunc, shape: Sequence[Extent], groups: Sequence[tuple[int, ...]]
+def with_merged_parameter(
+    func: PrimFunc, number: int, shape: Sequence[Extent], groups: Sequence[tuple[int, ...]]
 ) -> PrimFunc:
-    """``s[g, r] → out[g*R + r]``: the function whose last parameter has `shape`.
+    """``s[g, r] → out[g*R + r]``: the function whose parameter `number` has `shape`.
 
     Dimension n consists of the dimensions in ``groups[n]``: one, or two consecutive ones.
     """
-    old = func.params[-1]
+    old = func.params[number]
     inner = {dim for dims in groups for dim in dims[1:]}  # symbolic dimensions stay alone
     extents = {dim: int(old.shape[dim]) for dim in inner}
 
@@ -37,14 +37,21 @@ def with_merged_result(
             value = indices[dims[0]]
             for dim in dims[1:]:
                 start = mul(value, const(extents[dim], dtype_of(value)))
-                value = start + indices[dim]  # of vectors, one may be a scalar
+                value = _added(start, indices[dim])
             found.append(value)
         return found
 
     def region(lows: Sequence[Expr], ends: Sequence[Expr]) -> tuple[Indices, Indices]:
         return merged(lows), merged(ends)
 
-    return _with_parameter(func, len(func.params) - 1, shape, merged, region)
+    return _with_parameter(func, number, shape, merged, region)
+
+
+def _added(start: Expr, index: Expr) -> Expr:
+    """``start + (i .. i + 8) → start + i .. start + i + 8``: a vector of neighbours stays one."""
+    if op_name(index) == "ramp" and op_name(start) != "ramp" and "x" not in dtype_of(start):
+        return tirx.Ramp(start + index.base, index.stride, index.lanes)
+    return start + index  # of vectors, one may be a scalar
 
 
 def with_split_parameter(

@@ -19,7 +19,14 @@ from ..nest.reductions.elementwise_body import reduced_body
 from ..rewrites.conditions.outer_guards import without_outer_guards
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rewrites.turned_results import turned_results
-from ..rule import Made, in_parts, over_merged_axes, over_split_axes, writes_to
+from ..rule import (
+    Made,
+    in_parts,
+    over_merged_axes,
+    over_split_axes,
+    over_split_dimensions,
+    writes_to,
+)
 from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
@@ -31,7 +38,11 @@ from .tiles.tile_functions import tile_functions
 
 def contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that reduces a body with reuse."""
-    return over_split_axes(_over_merged_axes, kernel, machine)
+    return over_split_axes(_over_split_dimensions, kernel, machine)
+
+
+def _over_split_dimensions(kernel: Kernel, machine: Machine) -> Made | Declined:
+    return over_split_dimensions(_over_merged_axes, kernel, machine)
 
 
 def _over_merged_axes(kernel: Kernel, machine: Machine) -> Made | Declined:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...codegen.passes.merged_axes import with_merged_result
+from ...codegen.passes.merged_axes import with_merged_parameter
 from ...codegen.stages.primfunc import StageFunction
 from ...expr.build import add, const, mul, sub
 from ...expr.integers.exact_quotient import exact_quotient
@@ -63,7 +63,8 @@ class SplitKernel:
     def merged(self, launch: StageFunction, whole: Kernel) -> StageFunction:
         """A launch that writes the result of the split kernel, for the result of `whole`."""
         [result] = whole.outputs
-        func = with_merged_result(launch.func, shape_of(result), self.groups)
+        number = len(launch.func.params) - 1
+        func = with_merged_parameter(launch.func, number, shape_of(result), self.groups)
         return replace(launch, func=func, outputs=(result,))
 
 
