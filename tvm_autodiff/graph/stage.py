@@ -237,10 +237,11 @@ def as_data_axis(axis: Axis) -> Axis:
     return tirx.IterVar(axis.dom, axis.var, _DATA_PARALLEL)
 
 
-def widened_axis(axis: Axis, extent: int) -> Axis:
+def widened_axis(axis: Axis, extent: Extent) -> Axis:
     """The axis with the same variable, from zero to another extent."""
     dtype = str(axis.var.ty)
-    dom = ir.Range.from_min_extent(tirx.const(0, dtype), tirx.const(extent, dtype))
+    end = tirx.const(extent, dtype) if isinstance(extent, int) else extent.astype(dtype)
+    dom = ir.Range.from_min_extent(tirx.const(0, dtype), end)
     return tirx.IterVar(dom, axis.var, axis.iter_type)
 
 

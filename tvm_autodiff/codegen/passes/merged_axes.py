@@ -12,7 +12,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from ...expr.build import const, mul
+from ...expr.build import cast, const, mul
 from ...expr.nodes import Expr, dtype_of, op_name
 from ...graph.stage import Extent
 from ..stages.primfunc import PrimFunc
@@ -74,7 +74,8 @@ def with_split_parameter(
         low, end = split(lows), split(ends)
         for dim in (dim for dims in groups if len(dims) > 1 for dim in dims):
             low[dim] = const(0, dtype_of(low[dim]))
-            end[dim] = const(int(shape[dim]) - 1, dtype_of(end[dim]))
+            last, dtype = shape[dim] - 1, dtype_of(end[dim])
+            end[dim] = const(last, dtype) if isinstance(last, int) else cast(dtype, last)
         return low, end
 
     return _with_parameter(func, number, shape, split, region)

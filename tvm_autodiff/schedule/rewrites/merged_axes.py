@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import prod
 
 from ...codegen.passes.merged_axes import with_split_parameter
 from ...codegen.stages.primfunc import StageFunction
@@ -29,8 +28,11 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import depends_on, expand_lets, map_loads, postorder
+from ...expr.simplify import prove_equal
+from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
     Extent,
+    axis_range,
     bodies,
     is_compute,
     make_stage,
@@ -41,7 +43,7 @@ from ...graph.stage import (
     shape_of,
     widened_axis,
 )
-from ..kernel import Kernel, constant_extent
+from ..kernel import Kernel
 from ..nest.access import is_value
 
 Groups = tuple[tuple[int, ...], ...]  #: which axes or dimensions become one
@@ -99,8 +101,9 @@ def merged_axes(kernel: Kernel) -> MergedKernel | None:
     if not any((*outside, *within)):
         return None
     groups, summed = _groups(len(op.axis), outside), _groups(len(reduction.axes), within)
-    if max(_extents(op.axis, groups) + _extents(reduction.axes, summed)) > _LARGEST:
-        return None
+    made = [*_extents(op.axis, groups), *_extents(reduction.axes, summed)]
+    if any(isinstance(extent, int) and extent > _LARGEST for extent in made):
+        return None  # a call tells of tensors that are too large for symbolic ones
     kept = {*_merged_pairs(op.axis, outside), *_merged_pairs(reduction.axes, within)}
     if reader is not None:
         kept |= _merged_pairs(reader.axis, outside)
@@ -132,10 +135,15 @@ def merged_axes(kernel: Kernel) -> MergedKernel | None:
 
 def _mergeable(outer: Axis, inner: Axis, roots: Sequence[Expr]) -> bool:
     """Whether all reads that depend on either of two axes have them as indices of neighbouring
-    dimensions of literal extent, the second of which the inner axis runs through.
+    dimensions, the second of which the inner axis runs through; of literal extent both, or none:
+    tiles know what is literal.
     """
-    extents = constant_extent(outer), constant_extent(inner)
-    if 0 in extents or is_value(roots, [outer.var, inner.var]):
+    ranges = [axis_range(axis) for axis in (outer, inner)]
+    if any(low != 0 or is_same(extent, 0) for low, extent in ranges):
+        return False
+    length = ranges[1][1]
+    literal = {isinstance(extent, int) for _, extent in ranges}
+    if len(literal) > 1 or is_value(roots, [outer.var, inner.var]):
         return False
     wanted = [node_id(outer.var), node_id(inner.var)]
     for node in _loads(roots):
@@ -146,11 +154,17 @@ def _mergeable(outer: Axis, inner: Axis, roots: Sequence[Expr]) -> bool:
         if dims and (
             [node_id(indices[dim]) for dim in dims] != wanted
             or dims[1] != dims[0] + 1
-            or shape[dims[1]] != extents[1]
-            or not isinstance(shape[dims[0]], int)
+            or not _are_equal(shape[dims[1]], length)
+            or isinstance(shape[dims[0]], int) not in literal
         ):
             return False
     return True
+
+
+def _are_equal(left: Extent, right: Extent) -> bool:
+    if isinstance(left, int) or isinstance(right, int):
+        return is_same(left, right)
+    return prove_equal(left, right)
 
 
 def _loads(roots: Sequence[Expr]) -> list[Expr]:
@@ -192,7 +206,10 @@ def _views(
 
 
 def _extent(extents: Sequence[Extent]) -> Extent:
-    return extents[0] if len(extents) == 1 else prod(map(int, extents))
+    first, *rest = extents
+    for extent in rest:
+        first = first * extent
+    return first
 
 
 def _over(expr: Expr, views: Mapping[Key, tuple[Tensor, Groups]]) -> Expr:
@@ -216,6 +233,6 @@ def _widened(axes: Sequence[Axis], groups: Groups) -> list[Axis]:
     ]
 
 
-def _extents(axes: Sequence[Axis], groups: Groups) -> list[int]:
-    """The extent of each group; 0 for an axis of symbolic extent, which is alone."""
-    return [prod(constant_extent(axes[dim]) for dim in dims) for dims in groups]
+def _extents(axes: Sequence[Axis], groups: Groups) -> list[Extent]:
+    """The extent of each group."""
+    return [_extent([axis_range(axes[dim])[1] for dim in dims]) for dims in groups]
