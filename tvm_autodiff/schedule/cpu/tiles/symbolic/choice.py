@@ -91,11 +91,11 @@ def _rows(symbolic: list[int], nest: Nest, one: Machine) -> Iterator[_Blocks]:
 
 
 def _panels(nest: Nest, one: Machine) -> Iterator[_Blocks]:
-    """Panels of vectors along the last axis, and blocks of rows where another one is symbolic."""
+    """Panels of vectors along the last axis, and of these blocks of rows along another one."""
     last, lanes = len(nest.spatial) - 1, one.lanes(nest.dtype)
     others = [n for n, key in enumerate(nest.spatial[:last]) if key not in nest.extents]
-    rows: list[dict[int, int]] = [{n: size} for n in others for size in _sizes(one)]
-    for row, vectors in product(rows or [{}], range(1, LATENCY + 1)):
+    rows: list[dict[int, int]] = [{}, *({n: size} for n in others for size in _sizes(one))]
+    for row, vectors in product(rows, range(1, LATENCY + 1)):
         sizes = {**row, last: vectors * lanes}
         inside = nest.in_blocks({nest.spatial[n]: size for n, size in sizes.items()})
         tile = best_tile(inside, one, next(iter(row), None), Tile(last, lanes, vectors))
