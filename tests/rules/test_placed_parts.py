@@ -159,6 +159,35 @@ def test_gradients(name: str) -> None:
     ad.check_grads(stage, read, values=dict(data()))
 
 
+def test_places_of_symbolic_dimensions() -> None:
+    """As many results as a call has, twice as many as there are places."""
+    n = te.var("n")
+    rows = te.placeholder((n, 5), "float64", name="rows")
+
+    def pairs(size: Any) -> Any:
+        row = lambda i: rows[te.min(i // 2, n - 1), 0] * rows[te.min(i // 2, n - 1), 1]  # noqa: E731
+        return te.compute((size, 3), lambda i, j: row(i) + rows[te.min(i // 2, n - 1), j], name="y")
+
+    [found] = placed_parts(pairs(2 * n).op, adjoint_pays) or [None]
+    assert found is None  # elements that no result reads might have no derivative
+    linear = te.compute(
+        (2 * n, 3),
+        lambda i, j: rows[i // 2, j] * 2.0 + rows[i // 2, j + 1] - rows[i // 2, 0],
+        name="y",
+    )
+    [found] = placed_parts(linear.op)
+    values, sizes = [(rows, np.random.default_rng(0).random((4, 5)))], {n: 4}
+    [want], [got] = (evaluate_graph([one], values, sizes) for one in (linear, found))
+    np.testing.assert_allclose(got, want, rtol=1e-14)
+    assert placed_parts(te.compute((n, 3), lambda i, j: rows[i, j] + rows[i, j + 1]).op) is None
+
+
+def test_no_place_of_an_empty_dimension() -> None:
+    empty = te.placeholder((0, 8), "float64", name="empty")
+    y = te.compute((3, 8), lambda i, d: empty[te.max(i - 3, 0), d] * empty[te.max(i - 3, 0), 0])
+    assert placed_parts(y.op) is None
+
+
 def test_factors_stay_where_order_matters() -> None:
     assert placed_parts(stage_of("four terms").op, reorder=False) is None
     assert placed_parts(stage_of("bilinear").op, reorder=False) is not None

@@ -23,6 +23,7 @@ from tvm import tirx
 import tvm_autodiff as ad
 from tests.evaluate import evaluate, evaluate_graph
 from tests.schedule.guarded_programs import PROGRAMS, WRONG, Program, Sizes
+from tests.schedule.symbolic_programs import SYMBOLIC
 
 _PAGE = mmap.PAGESIZE
 _FORBIDDEN = 64 * _PAGE  #: on both sides: what is read far away is met, too
@@ -97,10 +98,14 @@ def wanted(program: Program, arrays: Sequence[np.ndarray], sizes: Sizes) -> list
     return evaluate_graph(program.outputs, pairs, values_of(program, sizes))
 
 
+#: every program that can be run
+GUARDED = {**PROGRAMS, **WRONG, **{name: make for name, (make, _) in SYMBOLIC.items()}}
+
+
 @functools.lru_cache(maxsize=1)
 def built(name: str) -> tuple[Any, list[tuple[Sizes, list[np.ndarray], list[np.ndarray]]]]:
     """What is built of a program, and its calls: sizes, arrays and what they should give."""
-    program = {**PROGRAMS, **WRONG}[name]()
+    program = GUARDED[name]()
     function = ad.build(list(program.inputs), list(program.outputs), cache=False)
     given = [(sizes, arrays_for(program, sizes)) for sizes in program.calls]
     return function, [(sizes, arrays, wanted(program, arrays, sizes)) for sizes, arrays in given]

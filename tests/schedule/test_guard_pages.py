@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.processes import without_torch
 from tests.schedule.guarded_programs import PROGRAMS, WRONG
+from tests.schedule.symbolic_programs import SYMBOLIC
 
 ROOT = Path(__file__).parents[2]
 
 
-#: each program at both ends of its arrays, one after the other: a process builds it once
-RUNS = [f"{name}/{place}" for name in PROGRAMS for place in ("end", "begin")]
+def at_both_ends(names: Iterable[str]) -> list[str]:
+    """Each program at both ends of its arrays, one after the other: a process builds it once."""
+    return [f"{name}/{place}" for name in names for place in ("end", "begin")]
 
 
 def ended(runs: Sequence[str]) -> dict[str, str]:
@@ -42,14 +44,15 @@ def ended(runs: Sequence[str]) -> dict[str, str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped by Linux' calls")
-def test_programs_read_only_their_arrays() -> None:
+@pytest.mark.parametrize("programs", [PROGRAMS, SYMBOLIC], ids=["guarded", "symbolic"])
+def test_programs_read_only_their_arrays(programs: Iterable[str]) -> None:
     """One test of all: a process that starts again for each would build every program again."""
-    assert {name: how for name, how in ended(RUNS).items() if how != "right"} == {}
+    found = ended(at_both_ends(programs))
+    assert {name: how for name, how in found.items() if how != "right"} == {}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped by Linux' calls")
 def test_a_read_beside_an_array_ends_the_process() -> None:
     """By a signal, at the end of the array that it leaves; none leaves the other one."""
-    runs = [f"{name}/{place}" for name in WRONG for place in ("end", "begin")]
-    met = {name for name, how in ended(runs).items() if "ended with code -11" in how}
+    met = {name for name, how in ended(at_both_ends(WRONG)).items() if "ended with code -11" in how}
     assert met == {f"{name}/{name}" for name in WRONG}

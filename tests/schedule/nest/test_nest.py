@@ -157,6 +157,45 @@ def test_borders_of_a_symbolic_loop(name, lanes):
         assert found == {place: expected(place, size)[0] for place in range(size + 3)}
 
 
+#: an extent over n, a value of k below it, and its residue classes
+CLASSES = {
+    "whole turns": (n * 2, lambda k: k // 2 * 10 + k % 2, 2),
+    "one more": (n * 2 + 1, lambda k: te.max(k // 2 - 1, 0), 2),
+    "some more": (n + 3, lambda k: k // 3 * 10 + (k + 1) % 3, 3),
+    "with borders": (n + 4, lambda k: te.if_then_else(k < n, k // 2, 9) + te.max(k - 2, 0), 2),
+}
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+@pytest.mark.parametrize("name", CLASSES)
+def test_classes_of_a_symbolic_loop(name, lanes):
+    extent, body, count = CLASSES[name]
+    axis = te.reduce_axis((0, extent), "k")
+    line = te.placeholder((extent,), "int32", name="line")
+    nest = bordered(unrolled(nest_of([axis], [body(axis.var)], [line]), [count]), 0)
+    expected = compile_integers([body(axis.var)], [axis.var, n])
+    length = compile_integers([extent], [n])
+    for size in range(12):
+        [end] = length(size)
+        if end // count < sum(nest.loops[0].borders):
+            continue  # a call takes another nest
+        found = {}
+        for piece in split(vectorised(nest, 0, lanes), 0):
+            if piece.when is not None and not compile_integers([piece.when], [n])(size)[0]:
+                continue
+            part = narrowed(nest, [piece])
+            turns_of = piece.extent
+            if not isinstance(turns_of, int):
+                [turns_of] = compile_integers([turns_of], [n])(size)
+            for one in part.stores:
+                run = compile_integers([*one.indices, one.value], [*part.variables, n])
+                for turn in range(piece.low, piece.low + turns_of):
+                    place, got = run(turn, size)
+                    assert place not in found
+                    found[place] = got
+        assert found == {place: expected(place, size)[0] for place in range(end)}
+
+
 def test_the_middle_of_a_symbolic_loop_has_no_conditions():
     for name in ("window", "clamped at both ends", "several"):
         line = te.placeholder((n + 3,), "int32", name="line")

@@ -36,8 +36,23 @@ def test_moduli(values, moduli):
     assert moduli_of(values, A) == moduli
 
 
-def test_an_axis_of_unknown_extent_has_no_classes():
-    assert moduli_of([n.var // 2], [n]) is None
+SIZE = te.var("m")
+
+
+@pytest.mark.parametrize(
+    ("value", "moduli"),
+    [
+        (n.var // 2, [2]),
+        (n.var // 2 + (n.var + 1) % 3, [6]),
+        ((n.var * 2 + 1) // 4, [2]),
+        (SIZE // 2 + n.var, [1]),
+        (n.var % SIZE, None),
+        ((n.var + SIZE) // 2, None),
+    ],
+    ids=str,
+)
+def test_an_axis_of_symbolic_extent_is_cut_nowhere(value, moduli):
+    assert moduli_of([value], [n]) == moduli
 
 
 @pytest.mark.parametrize("moduli", [(1, 1), (6, 1), (5, 4)])

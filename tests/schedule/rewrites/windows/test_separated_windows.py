@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
@@ -150,6 +150,62 @@ def test_what_is_between_lies_as_what_is_read():
     )
     [first, _] = [op for op in Graph([found]).ops if is_compute(op)]
     assert shape_of(first.output(0)) in ((H, W - K + 1), (H - K + 1, W))
+
+
+def argmax(place, first=True):
+    """The greatest value and its place; the first one of equal values, or the last that is met."""
+
+    def better(left, right):
+        later = te.all(left[0] == right[0], left[1] <= right[1])
+        keeps = te.any(left[0] > right[0], later) if first else left[0] > right[0]
+        return tuple(tirx.Select(keeps, a, b) for a, b in zip(left, right, strict=True))
+
+    lowest = (te.min_value(F), te.const(-1, "int32"))
+    reducer = te.comm_reducer(better, lambda *_: lowest, name="argmax")
+    a, b = te.reduce_axis((0, K), "a"), te.reduce_axis((0, K), "b")
+    shape = (H - K + 1, W - K + 1)
+    return te.compute(
+        shape, lambda i, k: reducer((x[i + a, k + b], place(i, a, b)), axis=[a, b]), name="s"
+    )
+
+
+#: name → (pair, whether it is separated)
+PAIRS = {
+    "places in order": (lambda: argmax(lambda i, a, b: a * K + b), True),
+    "of the whole tensor": (lambda: argmax(lambda i, a, b: (i + a) * W + b), True),
+    "the last of equal values": (lambda: argmax(lambda i, a, b: a * K + b, False), False),
+    "places below zero": (lambda: argmax(lambda i, a, b: a * K + b - 30), False),
+    "a product of places": (lambda: argmax(lambda i, a, b: a * b), False),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_places_of_extremes(name):
+    make, separated = PAIRS[name]
+    pair = make()
+    found = with_separated_windows(pair)
+    assert (len([op for op in Graph(found).ops if is_compute(op)]) == 2) is separated
+    given = {**arrays(), x: np.random.default_rng(2).integers(0, 3, (H, W)).astype(F)}
+    for got, wanted in zip(evaluate_graph(found, given), evaluate_graph(pair, given), strict=True):
+        np.testing.assert_array_equal(got, wanted)
+
+
+def test_reads_that_do_not_follow_take_longer():
+    """Few points of few results: in vectors the first axis takes less, though it makes more."""
+    part = lambda i, a: i * 3 + i // 2 + a  # noqa: E731
+    [found] = with_separated_windows(
+        [window(lambda i, k, a, b: x[part(i, a), part(k, b)], (5, 4), extents=(6, 6))]
+    )
+    small = te.placeholder((200, H, W), F, name="small")
+    [taken] = with_separated_windows(
+        [
+            window(
+                lambda n, i, k, a, b: small[n, part(i, a), part(k, b)], (200, 5, 4), extents=(6, 6)
+            )
+        ]
+    )
+    counts = [len([op for op in Graph([t]).ops if is_compute(op)]) for t in (found, taken)]
+    assert counts == [1, 2]
 
 
 @pytest.mark.parametrize("name", ["padded", "clamped and wrapped", "weights by axis"])

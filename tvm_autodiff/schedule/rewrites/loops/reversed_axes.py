@@ -1,10 +1,15 @@
-"""Reverses reduce axes whose coefficients in remainders are large.
+"""Reverses reduce axes whose coefficients in remainders are large, or that move reads of symbolic
+tensors against an output axis.
 
 ``(i - k) % n`` has the coefficient n - 1, since those of remainders are not negative. What a tile
 copies would have as many places as ``i + (n - 1)*k`` has values; from the last k on it is one more
 than ``i + k`` has.
 
     ``Σ_{k<n} w[k] * x[(i + k*(n - 1)) % n]  →  Σ_{k<n} w[n - 1 - k] * x[(i + k + 1) % n]``
+
+What ``i - k`` reads lies where both end, for symbolic extents; ``i + k`` begins where both do.
+
+    ``Σ_{k<n} w[k] * x[i - k + n - 1]  →  Σ_{k<n} w[n - 1 - k] * x[i + k]``
 """
 
 from __future__ import annotations
@@ -12,9 +17,19 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
-from ....expr.build import const, sub
-from ....expr.nodes import Axis, Expr, Tensor, const_value, dtype_of, node_id, op_name, operands
-from ....expr.rewrite import contains_load, expand_lets, postorder, rewrite, substituter
+from ....expr.build import cast, const, like, sub
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    const_value,
+    dtype_of,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+)
+from ....expr.rewrite import contains_load, depends_on, expand_lets, postorder, rewrite, substituter
 from ....expr.simplify import collect_indices, linear_terms, normalize_node
 from ....graph.graph import each_stage
 from ....graph.stage import (
@@ -23,6 +38,7 @@ from ....graph.stage import (
     is_compute,
     loop_axes,
     reduce_axis,
+    reduction_bounds,
     reduction_of,
     reduction_stage,
 )
@@ -75,12 +91,15 @@ def _reversed(op: Operation) -> list[Tensor] | None:
     }
     remainders = [one for one in _remainders(sources) if one.has_any(results)]
     backward: frozenset[int] = frozenset()
+    ragged = depends_on(reduction_bounds(op), [axis.var for axis in loop_axes(op)])
     for axis in found.axes:
         key = node_id(axis.var)
         if ranges[key][0] == 0 and key in known:
             other = backward | {key}
             if _cost(remainders, other) < _cost(remainders, backward):
                 backward = other
+        elif ranges[key][0] == 0 and not ragged and _runs_against(axis, op.axis, sources):
+            backward |= {key}
     if not backward:
         return None
     axes = [_renewed(axis) if node_id(axis.var) in backward else axis for axis in found.axes]
@@ -95,6 +114,20 @@ def _reversed(op: Operation) -> list[Tensor] | None:
         found, axes=tuple(axes), sources=tuple(moved), condition=move(found.condition)
     )
     return reduction_stage(op.name, list(op.axis), made)
+
+
+def _runs_against(axis: Axis, spatial: Sequence[Axis], sources: Sequence[Expr]) -> bool:
+    """Whether more indices of reads go down along an axis and up along an output axis than go up
+    along both.
+    """
+    results, ahead = {node_id(one.var) for one in spatial}, 0
+    for node in postorder(list(sources)):
+        for index in operands(node) if is_load(node) else ():
+            terms = {node_id(part): factor for part, factor in linear_terms(index)[0]}
+            own = terms.get(node_id(axis.var), 0)
+            if own and any(terms.get(key, 0) > 0 for key in results):
+                ahead += 1 if own > 0 else -1
+    return ahead < 0
 
 
 def _remainders(sources: Sequence[Expr]) -> list[_Remainder]:
@@ -119,5 +152,7 @@ def _renewed(axis: Axis) -> Axis:
 
 
 def _from_the_end(axis: Axis) -> Expr:
-    extent = axis_range(axis)[1]
-    return sub(const(extent - 1, dtype_of(axis.var)), axis.var)
+    extent, dtype = axis_range(axis)[1], dtype_of(axis.var)
+    if isinstance(extent, int):
+        return sub(const(extent - 1, dtype), axis.var)
+    return sub(cast(dtype, sub(extent, like(extent, 1))), axis.var)
