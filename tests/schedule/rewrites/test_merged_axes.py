@@ -7,6 +7,7 @@ from tvm import te, tirx
 
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
+from tvm_autodiff.expr.simplify import prove_equal
 from tvm_autodiff.graph.stage import shape_of
 from tvm_autodiff.schedule.kernel import Kernel, Repetition
 from tvm_autodiff.schedule.rewrites.merged_axes import merged_axes
@@ -102,6 +103,36 @@ def test_what_one_tensor_has_apart_stays_apart(formula):
 )
 def test_other_reads_keep_axes_apart(body, shape):
     assert merged_axes(kernel_of(reads(body, shape)[1])) is None
+
+
+n, m = te.var("n"), te.var("m")
+
+
+@pytest.mark.parametrize(
+    ("body", "merges"),
+    [
+        (lambda x, w, o, i, j, k: x[k, i, j] * w[o, k], True),
+        (lambda x, w, o, i, j, k: x[k, i, j] * w[o, k] * x[0, i, j], True),
+        (lambda x, w, o, i, j, k: x[k, i, 0] * w[o, k], False),  # of one of both
+        (lambda x, w, o, i, j, k: x[k, i, j] * w[o, k] * i, False),  # a value
+    ],
+)
+def test_symbolic_neighbours(body, merges):
+    x, w, k = cases.placeholder("x", 6, n, m), cases.placeholder("w", 5, 6), cases.axis(6)
+    y = te.compute((5, n, m), lambda o, i, j: te.sum(body(x, w, o, i, j, k), axis=k), name="y")
+    merged = merged_axes(Kernel(y.op))
+    assert (merged is not None) is merges
+    if merged is not None:
+        [rows, places] = [axis.dom.extent for axis in merged.kernel.root.axis]
+        assert int(rows) == 5
+        assert prove_equal(places, n * m)
+
+
+def test_a_literal_axis_stays_beside_a_symbolic_one():
+    """Tiles fit it."""
+    x, w, k = cases.placeholder("x", n, 16, 6), cases.placeholder("w", 5, 6), cases.axis(6)
+    y = te.compute((n, 16, 5), lambda i, j, o: te.sum(x[i, j, k] * w[o, k], axis=k), name="y")
+    assert merged_axes(Kernel(y.op)) is None
 
 
 def test_an_axis_that_int32_does_not_count_is_not_made():

@@ -13,6 +13,7 @@ from tvm import te, topi
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tests.schedule.test_rules import check
+from tvm_autodiff.expr.simplify import prove_equal
 from tvm_autodiff.graph.stage import shape_of
 from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
@@ -88,6 +89,40 @@ def test_extents_and_values(name: str) -> None:
     values = [(one, rng.normal(size=[int(n) for n in one.shape])) for one in (x, w, z)]
     want, got = evaluate_graph([kernel.outputs[0], made[1].outputs[0]], values, {})
     np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+#: so many results as a call has, and the quotient of their number by that of a group, or None
+SYMBOLIC: dict[str, tuple[Any, int, Any]] = {
+    "groups": (lambda n: n * 5, 0, lambda n: n),
+    "groups and one": (lambda n: n * 10 + 5, 0, lambda n: n * 2 + 1),
+    "no whole groups": (lambda n: n, 0, None),
+    "from the middle of a group": (lambda n: n * 5, 3, None),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_extents(name: str) -> None:
+    size, shift, count = SYMBOLIC[name]
+    n = te.var("n")
+    long = te.placeholder((size(n) + 1, 30), "float64", "long")
+    stage = te.compute(
+        (size(n),),
+        lambda i: te.sum(long[(i + shift) // 5, k] * w[k, (i + shift) % 5], axis=k),
+        name="grouped",
+    )
+    kernel = Kernel(stage.op)
+    found = split_at_quotients(kernel)
+    assert widened_to_quotients(kernel) is None
+    if count is None:
+        assert found is None
+        return
+    outer, inner = extents(found.kernel)
+    assert inner == 5
+    assert prove_equal(outer, count(n))
+    rng = np.random.default_rng(0)
+    values = [(long, rng.normal(size=(int(size(4)) + 1, 30))), (w, rng.normal(size=(30, 5)))]
+    want, got = evaluate_graph([kernel.outputs[0], found.kernel.outputs[0]], values, {n: 4})
+    np.testing.assert_allclose(got.reshape(-1), want, rtol=1e-13)
 
 
 @pytest.mark.parametrize("padding", [0, 1, 7])

@@ -70,6 +70,47 @@ def test_what_has_small_coefficients_stays(name: str) -> None:
     assert with_reversed_axes([plain])[0].same_as(plain)
 
 
+m = te.var("m")
+taps = te.placeholder((m,), "float64", "taps")
+signal = te.placeholder((m + N,), "float64", "signal")
+
+
+def over_taps(place: Callable[[Any, Any], Any]) -> Any:
+    t = te.reduce_axis((0, m), "t")
+    return te.compute((N,), lambda i: te.sum(taps[t] * signal[place(i, t.var)], axis=t), name="y")
+
+
+#: name → an index over so many taps as a call has, and whether they are taken from the last one on
+SYMBOLIC: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "against the results": (lambda i, t: i - t + m, True),
+    "against twice the results": (lambda i, t: 2 * i - t + m - N, True),
+    "along the results": (lambda i, t: i + t, False),
+    "backward both": (lambda i, t: N - 1 - i + m - t, False),
+    "alone": (lambda i, t: m - t, False),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_axes(name: str) -> None:
+    place, reverses = SYMBOLIC[name]
+    [plain] = normal_form([over_taps(place)])
+    [made] = with_reversed_axes([plain])
+    assert made.same_as(plain) is not reverses
+    rng = np.random.default_rng(0)
+    values = [(taps, rng.normal(size=41)), (signal, rng.normal(size=41 + N))]
+    want, got = evaluate_graph([plain, made], values, {m: 41})
+    np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+def test_bounds_that_vary_stay() -> None:
+    def part(i: Any) -> Any:
+        t = te.reduce_axis((0, i + 1), "t")
+        return te.sum(w[t] * x[0, i - t], axis=t)
+
+    [plain] = normal_form([te.compute((N,), part, name="y")])
+    assert with_reversed_axes([plain])[0].same_as(plain)
+
+
 def test_a_few_results_are_summed_in_the_order_of_memory() -> None:
     taps = te.compute(
         (4,), lambda i: te.sum(w[k] * x[b, (k * 2 - i + N) % N], axis=[b, k]), name="taps"

@@ -56,6 +56,21 @@ def test_no_division_is_left(name):
     np.testing.assert_array_equal(expected(inputs, split, arrays), expected(inputs, output, arrays))
 
 
+@pytest.mark.parametrize(("factor", "splits"), [(8, True), (4, True), (2, False), (1, False)])
+def test_so_many_groups_as_a_call_has(factor, splits):
+    n = te.var("n")
+    X, k = cases.placeholder("X", 9, 8), cases.axis(n * factor)
+    y = te.compute((6,), lambda i: te.sum(X[k // 4, k % 4] * X[i, k % 4], axis=k), name="y")
+    [split] = with_split_quotients([y])
+    assert (len(reduction_of(split.op).axes) == 2) is splits
+    arrays = arrays_for([X], {})
+    for count in (0, 1, 3):
+        want, got = (
+            evaluate_graph([one], [(X, arrays[0])], {n: count})[0] for one in (y, split)
+        )
+        np.testing.assert_array_equal(got, want)
+
+
 def test_bounds_and_conditions_move_with_their_axis():
     X, L = cases.placeholder("X", 6, 4, 9), te.placeholder((24,), "int32", "L")
     k = cases.axis(24)
