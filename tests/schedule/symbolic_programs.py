@@ -157,6 +157,24 @@ def toeplitz(columns: int) -> Program:
     return Program([t, x], [y], LINES)
 
 
+def clamped_steps() -> Program:
+    """Rows of symbolic length that are fused, with borders."""
+    n, m = symbols("n", "m")
+    u, k = placeholder("u", 3, n, m), placeholder("k", 3)
+
+    def at(v: Any, size: Any) -> Any:
+        return te.max(te.min(v, size - 1), 0)
+
+    y = te.compute(
+        (3, n, m),
+        lambda c, i, j: k[c] * (u[c, at(i - 1, n), j] + u[c, i, at(j + 1, m)] - u[c, i, j]),
+        name="y",
+    )
+    head = te.placeholder(y.shape, name="head")
+    calls = [{"n": n, "m": m} for n, m in ((1, 1), (3, 2), (5, 8), (4, 17), (2, 40))]
+    return Program([u, k, head], [y, *ad.differentiate(y, [u, k], head)], calls)
+
+
 #: name → the program, and a rule that takes one of its kernels
 SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "later-weights": (later_weights, "contraction"),
@@ -175,6 +193,7 @@ SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "places": (places, "contraction"),
     "convolution": (lambda: convolution(False), "contraction"),
     "convolution-padded": (lambda: convolution(True), "contraction"),
+    "clamped-steps": (clamped_steps, "fused_rows"),
     "toeplitz": (lambda: toeplitz(4), "contraction"),
     "toeplitz-of-one": (lambda: toeplitz(1), "contraction"),
 }

@@ -7,13 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.build import variable
-from ...expr.nodes import BRANCHES, Expr, Var, dtype_of, op_name, operands
-from ...expr.rewrite import depends_on, postorder, substituter
+from ...expr.build import like, sub, variable
+from ...expr.nodes import BRANCHES, Expr, Var, binary, dtype_of, op_name, operands
+from ...expr.rewrite import depends_on, postorder, substituter, variables_of
 from ...graph.stage import Extent, axis_range
 from ..cost import MAX_COPIES
 from ..nest.access import Interval
 from ..nest.index_set_splitting import split
+from ..nest.inside import borders, decided_between
 from .row_items import Item, is_cut
 
 
@@ -45,30 +46,63 @@ def _chooses(source: Expr, var: Var) -> bool:
 
 def last_pieces(
     items: Sequence[Item], low: Extent, extent: Extent
-) -> list[tuple[int, Extent, Sequence[Item]]]:
+) -> list[tuple[Extent, Extent, Sequence[Item]]]:
     """The last loop of a nest in pieces without changing conditions, if possible: the begin and
     the end of each.
     """
-    if not isinstance(extent, int) or low != 0 or not any(item.guarded for item in items):
+    if low != 0 or not any(item.guarded for item in items):
         return [(0, extent, items)]
+    if not isinstance(extent, int):
+        return _between_borders(items, extent)
     found = _cut(items, len(items[0].loops) - 1, extent, MAX_COPIES)
     return [(first, last + 1, parts) for first, last, parts in found]
+
+
+def _between_borders(
+    items: Sequence[Item], extent: Expr
+) -> list[tuple[Extent, Extent, Sequence[Item]]]:
+    """A symbolic loop as a border, what lies between, and another border, which may be all there
+    is.
+    """
+    number, sizes = len(items[0].loops) - 1, variables_of(extent)
+    var, roots = _over_one(items, number)
+    first, last = borders(roots, var, extent, sizes)
+    end = sub(extent, like(extent, last))
+    middle = decided_between(roots, var, first, end, sizes, {})
+    found: list[tuple[Extent, Extent, Sequence[Item]]] = []
+    if first:
+        found.append((0, binary("min", extent, like(extent, first)), items))
+    found.append((first, end, _resolved(items, number, var, middle)))
+    if last:
+        found.append((binary("max", end, like(extent, first)), extent, items))
+    return found
+
+
+def _over_one(items: Sequence[Item], number: int) -> tuple[Var, list[Expr]]:
+    """The values of all items over one variable of a loop."""
+    var = variable("place", dtype_of(items[0].loops[number].var))
+    return var, [substituter({i.loops[number].var: var})(s) for i in items for s in i.sources]
+
+
+def _resolved(
+    items: Sequence[Item], number: int, var: Var, values: Sequence[Expr]
+) -> Sequence[Item]:
+    """The items with other values, over the one variable of a loop."""
+    rest, found = iter(values), []
+    for item in items:
+        back = substituter({var: item.loops[number].var})
+        sources = tuple(back(next(rest)) for _ in item.sources)
+        guarded = not item.straight or is_cut(sources, item.loops[-1].var)
+        found.append(replace(item, sources=sources, guarded=guarded))
+    return found
 
 
 def _cut(
     items: Sequence[Item], number: int, extent: int, most: int
 ) -> list[tuple[int, int, Sequence[Item]]]:
     """A loop of a nest in pieces without changing conditions, from their first to their last."""
-    var = variable("place", dtype_of(items[0].loops[number].var))
-    roots = [substituter({i.loops[number].var: var})(source) for i in items for source in i.sources]
-    found: list[tuple[int, int, Sequence[Item]]] = []
-    for first, last, resolved in split(roots, var, extent, most):
-        rest = iter(resolved)
-        here = []
-        for item in items:
-            back = substituter({var: item.loops[number].var})
-            sources = tuple(back(next(rest)) for _ in item.sources)
-            guarded = not item.straight or is_cut(sources, item.loops[-1].var)
-            here.append(replace(item, sources=sources, guarded=guarded))
-        found.append((first, last, here))
-    return found
+    var, roots = _over_one(items, number)
+    return [
+        (first, last, _resolved(items, number, var, resolved))
+        for first, last, resolved in split(roots, var, extent, most)
+    ]

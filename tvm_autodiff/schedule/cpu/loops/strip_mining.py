@@ -21,7 +21,7 @@ from ....codegen.loop_nest import (
     sequence,
     store,
 )
-from ....expr.build import add, const, mul, sub
+from ....expr.build import add, cast, const, like, mul, sub
 from ....expr.nodes import Expr, binary, dtype_of
 from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import Extent
@@ -77,34 +77,48 @@ def vectors_of_strip(extent: Extent, lanes: int, folds: int, nodes: int = 1) -> 
     return 1 << (most.bit_length() - 1)
 
 
-def plain_loop(item: Item, begin: int, end: Extent, body: Body) -> Statement:
+def plain_loop(item: Item, begin: Extent, end: Extent, body: Body) -> Statement:
     """A loop that is left to the compiler, including its branches."""
-    extent = end - begin if isinstance(end, int) else end
+    extent = _length(begin, end)
     var = counter(item.loops[-1].var.name, extent)
-    place = add(var, const(begin, dtype_of(var)))
+    place = add(var, _number(begin, dtype_of(var)))
     return loop(var, extent, sequence(body(place, const(0, "int32"))))
 
 
 def vector_loop(
-    items: Sequence[Item], begin: int, end: Extent, unroll: int, body: Body
+    items: Sequence[Item], begin: Extent, end: Extent, unroll: int, body: Body
 ) -> Statement:
     """A loop in vectors; the compiler vectorises it if conditions remain."""
     kind = SERIAL if any(item.guarded for item in items) else VECTORIZED
-    item, extent = items[0], end
+    item, extent = items[0], _length(begin, end)
     dtype = dtype_of(item.loops[-1].var)
+    start = _number(begin, dtype)
 
     def group(base: Expr, groups: int, width: int) -> Statement:
-        return vectors(add(base, const(begin, dtype)), groups, width, body, kind)
+        return vectors(add(base, start), groups, width, body, kind)
 
-    if isinstance(end, int):
-        return strips(end - begin, item.lanes, unroll, dtype, group)
+    if isinstance(extent, int):
+        return strips(extent, item.lanes, unroll, dtype, group)
     widths = [unroll * item.lanes, *(halves(item.lanes) if kind == VECTORIZED else [])]
     widths = [width for width in dict.fromkeys(widths) if width > 1]
 
     def one(place: Expr) -> Statement:
-        return sequence(body(place, const(0, "int32")))
+        return sequence(body(add(place, start), const(0, "int32")))
 
     return symbolic_strips(extent, dtype, widths, unroll, group, one)
+
+
+def _length(begin: Extent, end: Extent) -> Extent:
+    """What lies between; less than nothing where the end is before."""
+    if isinstance(end, int) and isinstance(begin, int):
+        return end - begin
+    if isinstance(begin, int):
+        return sub(end, like(end, begin))
+    return sub(like(begin, end) if isinstance(end, int) else end, begin)
+
+
+def _number(extent: Extent, dtype: str) -> Expr:
+    return const(extent, dtype) if isinstance(extent, int) else cast(dtype, extent)
 
 
 def halves(lanes: int) -> list[int]:
