@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tvm import te
+from tvm import te, topi
 
 import tvm_autodiff as ad
 
@@ -175,6 +175,19 @@ def clamped_steps() -> Program:
     return Program([u, k, head], [y, *ad.differentiate(y, [u, k], head)], calls)
 
 
+def flattened() -> Program:
+    """Rows one after the other in one dimension, and each place among them again."""
+    n, m = symbols("n", "m")
+    x, w = placeholder("x", n, m), placeholder("w", m)
+    y = te.compute(
+        (n * m,),
+        lambda p: x[te.indexdiv(p, m), te.indexmod(p, m)] * w[te.indexmod(p, m)],
+        name="y",
+    )
+    z = topi.reshape(x, (n * m,))
+    return Program([x, w], [y, z], IMAGES)
+
+
 #: name → the program, and a rule that takes one of its kernels
 SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "later-weights": (later_weights, "contraction"),
@@ -193,6 +206,7 @@ SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "places": (places, "contraction"),
     "convolution": (lambda: convolution(False), "contraction"),
     "convolution-padded": (lambda: convolution(True), "contraction"),
+    "flattened": (flattened, "split_rows"),
     "clamped-steps": (clamped_steps, "fused_rows"),
     "toeplitz": (lambda: toeplitz(4), "contraction"),
     "toeplitz-of-one": (lambda: toeplitz(1), "contraction"),

@@ -14,9 +14,11 @@ from tests.machines import avx512
 from tvm_autodiff import build, differentiate
 from tvm_autodiff.expr.nodes import op_name
 from tvm_autodiff.expr.rewrite import contains
+from tvm_autodiff.expr.simplify import prove_equal
 from tvm_autodiff.graph.stage import bodies, reduction_of, shape_of
 from tvm_autodiff.schedule.backends import rules_for
 from tvm_autodiff.schedule.fusion.kernels import separate
+from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rewrites.row_axes import split_into_rows
 from tvm_autodiff.schedule.rule import apply_rules
@@ -104,6 +106,42 @@ def test_axes(name: str) -> None:
 @pytest.mark.parametrize("name", STAYS)
 def test_what_stays(name: str) -> None:
     assert split_of(stage(STAYS[name])) is None
+
+
+n, m = te.var("n"), te.var("m")
+S, V = te.placeholder((n, m, 16), "float64", "S"), te.placeholder((m,), "float64", "V")
+
+#: name → an extent, what is computed at a place, and the extents that it becomes
+SYMBOLIC: dict[str, tuple[Any, Callable[[Any], Any], Any]] = {
+    "rows": (n * m, lambda p: S[div(p, m), mod(p, m), 0] * V[mod(p, m)], [n, m]),
+    "rows of rows": (
+        n * m * 16,
+        lambda p: S[mod(div(div(p, 16), m), n), mod(div(p, 16), m), mod(p, 16)],
+        [n, m, 16],
+    ),
+    "short rows": (n * 3, lambda p: V[div(p, 3)] * mod(p, 3), None),
+    "columns": (n * m, lambda p: S[mod(p, n), div(p, n), 1], [m, n]),
+    "quotients alone": (n * m, lambda p: S[div(p, m), 0, 0], [n, m]),
+    "of part of an axis": (n * m + 1, lambda p: V[mod(p, m)], None),
+    "by two sizes": (n * m, lambda p: V[mod(p, m)] + S[mod(p, n), 0, 0], None),
+    "wrapped once": (m, lambda p: V[mod(p, m)], None),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_axes(name: str) -> None:
+    extent, body, parts = SYMBOLIC[name]
+    y = te.compute((extent,), body, name="y")
+    found = split_into_rows(Kernel(y.op))
+    assert (found is None) is (parts is None)
+    if found is None:
+        return
+    root = found.kernel.root
+    assert all(map(prove_equal, shape_of(root.output(0)), parts))
+    rng = np.random.default_rng(0)
+    given = [(S, rng.random((4, 5, 16))), (V, rng.random(5))]
+    [want], [got] = (evaluate_graph([t], given, {n: 4, m: 5}) for t in (y, root.output(0)))
+    np.testing.assert_array_equal(np.asarray(got).reshape(-1), want)
 
 
 def divides(root: Any) -> bool:

@@ -13,7 +13,7 @@ import tvm_ffi
 from tvm import tirx
 
 from ...expr.build import cast, const, mul
-from ...expr.nodes import Expr, dtype_of, op_name
+from ...expr.nodes import Expr, const_value, dtype_of, op_name
 from ...graph.stage import Extent
 from ..stages.primfunc import PrimFunc
 
@@ -28,15 +28,15 @@ def with_merged_parameter(
     Dimension n consists of the dimensions in ``groups[n]``: one, or two consecutive ones.
     """
     old = func.params[number]
-    inner = {dim for dims in groups for dim in dims[1:]}  # symbolic dimensions stay alone
-    extents = {dim: int(old.shape[dim]) for dim in inner}
+    extents = {dim: old.shape[dim] for dims in groups for dim in dims[1:]}
 
     def merged(indices: Sequence[Expr]) -> Indices:
         found = []
         for dims in groups:
             value = indices[dims[0]]
             for dim in dims[1:]:
-                start = mul(value, const(extents[dim], dtype_of(value)))
+                scalar, _, _ = dtype_of(value).partition("x")  # of the lanes of a vector
+                start = _times(value, cast(scalar, extents[dim]))
                 value = _added(start, indices[dim])
             found.append(value)
         return found
@@ -45,6 +45,12 @@ def with_merged_parameter(
         return merged(lows), merged(ends)
 
     return _with_parameter(func, number, shape, merged, region)
+
+
+def _times(value: Expr, extent: Expr) -> Expr:
+    """A number, or a vector of them, times an extent."""
+    number = const_value(extent)
+    return value * extent if number is None else mul(value, const(number, dtype_of(value)))
 
 
 def _added(start: Expr, index: Expr) -> Expr:
