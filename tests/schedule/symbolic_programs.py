@@ -188,6 +188,16 @@ def flattened() -> Program:
     return Program([x, w], [y, z], IMAGES)
 
 
+def triangle() -> Program:
+    """A condition on two symbolic axes around an expensive function."""
+    [n] = symbols("n")
+    s = placeholder("s", n, n)
+    y = te.compute(
+        (n, n), lambda i, j: te.if_then_else(j <= i, te.exp(s[i, j]), zero()), name="y"
+    )
+    return Program([s], [y], LINES)
+
+
 #: name → the program, and a rule that takes one of its kernels
 SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "later-weights": (later_weights, "contraction"),
@@ -206,6 +216,7 @@ SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "places": (places, "contraction"),
     "convolution": (lambda: convolution(False), "contraction"),
     "convolution-padded": (lambda: convolution(True), "contraction"),
+    "triangle": (triangle, "windows"),
     "flattened": (flattened, "split_rows"),
     "clamped-steps": (clamped_steps, "fused_rows"),
     "toeplitz": (lambda: toeplitz(4), "contraction"),

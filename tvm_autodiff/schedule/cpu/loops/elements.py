@@ -39,10 +39,12 @@ def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
     strides = strides_along(reads_within(exprs, axes, axis.var), axis.var, variables)
     if strides is None or not strides or max(strides) != 1:
         return False
-    if not isinstance(extent, int):
+    if isinstance(extent, int):
+        bordered = has_borders(exprs, axis.var)
+    else:
         others = [*variables[:-1], *variables_of(extent)]
-        return any(borders(exprs, axis.var, extent, others))
-    return has_borders(exprs, axis.var) or any(
+        bordered = any(borders(exprs, axis.var, extent, others))
+    return bordered or any(
         op_name(node) in COMPARISONS
         and is_integer(operands(node)[0])
         and any(form.coefficient(node_id(axis.var)) for form in _sides(node, variables))
