@@ -198,6 +198,19 @@ def triangle() -> Program:
     return Program([s], [y], LINES)
 
 
+def rotated() -> Program:
+    """Angles of places and halves of components, which all heads share."""
+    [n] = symbols("n")
+    x, w = placeholder("x", n, 4, 16), placeholder("w", 8)
+
+    def body(t: Any, h: Any, d: Any) -> Any:
+        angle = te.cos(t.astype("float32") * w[d % 8])
+        return x[t, h, d] * angle + x[t, h, te.if_then_else(d < 8, d + 8, d - 8)]
+
+    y = te.compute((n, 4, 16), body, name="y")
+    return Program([x, w], [y], LINES)
+
+
 #: name → the program, and a rule that takes one of its kernels
 SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "later-weights": (later_weights, "contraction"),
@@ -216,6 +229,7 @@ SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "places": (places, "contraction"),
     "convolution": (lambda: convolution(False), "contraction"),
     "convolution-padded": (lambda: convolution(True), "contraction"),
+    "rotated": (rotated, "fused_rows"),
     "triangle": (triangle, "windows"),
     "flattened": (flattened, "split_rows"),
     "clamped-steps": (clamped_steps, "fused_rows"),

@@ -116,6 +116,23 @@ def test_what_is_taken_out(name):
     np.testing.assert_allclose(found, want, rtol=1e-13)
 
 
+def test_values_of_so_many_places_as_a_call_has():
+    n = te.var("n")
+    rows = te.placeholder((8, n, 24), "float64", name="rows")
+
+    def body(i, t, j):
+        return rows[i, t, j] * te.cos(t.astype("float64") * w[j // 2])
+
+    y = te.compute((8, n, 24), body, name="y")
+    [got] = with_distinct_values([y])
+    [stage] = [op for op in topological([got]) if op.name.endswith("_values")]
+    assert [str(extent) for extent in shape_of(stage.output(0))] == ["n", "12"]
+    rng = np.random.default_rng(0)
+    given = {rows: rng.random((8, 5, 24)), w: rng.random(12)}
+    [want], [found] = evaluate_graph([y], given, {n: 5}), evaluate_graph([got], given, {n: 5})
+    np.testing.assert_allclose(found, want, rtol=1e-13)
+
+
 def test_equal_values_are_one_stage():
     y = te.compute((8, 32, 24), encoded, name="y")
     z = te.compute((8, 32, 24), lambda n, t, j: encoded(n, t, j) * b[n, 0, 0], name="z")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from math import prod
 
 from ....expr.costly import EXPONENTIALS, is_expensive
 from ....expr.nodes import (
@@ -85,7 +84,7 @@ def _taken_out(stages: ValueStages, op: Operation) -> list[Tensor] | None:
         if digits is None or not _is_kept(node, digits, axes, costs[node_id(node)]):
             return None
         cheap = not contains(node, is_expensive)
-        if cheap and (prod(digits.extents) > memory or not _bends(node, facts)):
+        if cheap and (digits.points > memory or not _bends(node, facts)):
             return None
         return _read(stages, op.name, node, digits)
 
@@ -158,4 +157,5 @@ def _is_kept(node: Expr, digits: Digits, axes: Sequence[Axis], cost: float) -> b
     if not digits.nodes or (len(digits.nodes) > 1 and names and names <= EXPONENTIALS):
         return False
     points = size_of([axis_range(axis)[1] for axis in axes[: digits.depth]])
-    return is_kept(digits.extents, dtype_of(node)) and points * cost >= LAUNCH_CYCLES
+    shape = digits.literal
+    return shape is not None and is_kept(shape, dtype_of(node)) and points * cost >= LAUNCH_CYCLES

@@ -26,6 +26,7 @@ from ....expr.rewrite import replace_outermost
 from ....expr.sharing.lets import bind_shared
 from ....expr.structural import StructuralKeys
 from ....graph.stage import (
+    Extent,
     Operation,
     axis_range,
     data_axis,
@@ -34,6 +35,7 @@ from ....graph.stage import (
     reduction_stage,
     with_bodies,
 )
+from ...kernel import size_of
 from ...nest.access import Interval
 from ...nest.in_range import Loops, is_safe
 from .dependence import divided_loop
@@ -49,7 +51,7 @@ class Digits:
     ----------
     nodes : list of Expr
         One node for each, in the order of the loops.
-    extents : list of int
+    extents : list of int or Expr
         Each is in ``0 .. extent-1``.
     same : mapping from id to int
         The number of the integer that a node is.
@@ -58,9 +60,20 @@ class Digits:
     """
 
     nodes: list[Expr]
-    extents: list[int]
+    extents: list[Extent]
     same: Mapping[int, int]
     depth: int
+
+    @property
+    def literal(self) -> list[int] | None:
+        """The extents, where all of them are numbers."""
+        numbers = [extent for extent in self.extents if isinstance(extent, int)]
+        return numbers if len(numbers) == len(self.extents) else None
+
+    @property
+    def points(self) -> int:
+        """How many values there are; a symbolic extent counts as usual."""
+        return size_of(self.extents)
 
     @property
     def has_quotients(self) -> bool:
@@ -78,15 +91,20 @@ class ValueStages:
 
     def key(self, node: Expr, digits: Digits) -> Key:
         """Equal for expressions that have the same values."""
-        return (self.keys.expr(_over(node, digits, self._here(digits))), *digits.extents)
+        sizes = (one if isinstance(one, int) else (self.keys.expr(one),) for one in digits.extents)
+        return (self.keys.expr(_over(node, digits, self._here(digits))), *sizes)
 
     def stage(self, name: str, node: Expr, digits: Digits) -> Tensor | None:
         """A stage of an expression's values; None if not all of them can be computed."""
         here = self._here(digits)
-        ranges = {
-            node_id(var): (0, extent - 1) for var, extent in zip(here, digits.extents, strict=True)
-        }
-        if not is_safe([_over(node, digits, here)], Loops(tuple(here), ranges)):
+        ranges: dict[int, Interval] = {}
+        symbolic: dict[int, tuple[Extent, Extent]] = {}
+        for var, extent in zip(here, digits.extents, strict=True):
+            if isinstance(extent, int):
+                ranges[node_id(var)] = (0, extent - 1)
+            else:
+                symbolic[node_id(var)] = (0, extent)
+        if not is_safe([_over(node, digits, here)], Loops(tuple(here), ranges, symbolic)):
             return None
         axes = [data_axis(f"d{n}", extent, "int32") for n, extent in enumerate(digits.extents)]
         body = bind_shared(_over(node, digits, [axis.var for axis in axes]))
@@ -106,9 +124,10 @@ class ValueStages:
 def digits_of(
     root: Expr, axes: Sequence[Axis], ranges: Mapping[int, Interval], keys: StructuralKeys
 ) -> Digits | None:
-    """The integers that an expression depends on; None if one of them has no literal range.
+    """The integers that an expression depends on; None if one of them does not begin at zero.
 
-    An axis of which the quotients and remainders have as many values is taken itself.
+    An axis of which the quotients and remainders have as many values is taken itself, and so is one
+    of symbolic extent.
     """
     order = {node_id(axis.var): number for number, axis in enumerate(axes)}
     bare: set[int] = set()  # loops that it depends on otherwise than by quotients
@@ -135,8 +154,12 @@ def digits_of(
         quotients = divided.get(node_id(var), [])
         if node_id(var) not in bare and not quotients:
             continue
-        if node_id(var) not in ranges or dtype_of(var) != "int32":
+        if dtype_of(var) != "int32":
             return None
+        if node_id(var) not in ranges:
+            same[node_id(var)] = len(nodes)
+            nodes.append(var)
+            continue
         first = {keys.expr(node): node for node in reversed(quotients)}
         # quotients before remainders: they choose among blocks of memory
         own = sorted(first.values(), key=_span, reverse=True)
@@ -149,8 +172,10 @@ def digits_of(
         numbers = {keys.expr(node): len(nodes) + place for place, node in enumerate(own)}
         same.update((node_id(node), numbers[keys.expr(node)]) for node in quotients)
         nodes += own
-    extents = [bounds.of(node)[1] + 1 for node in nodes]
-    if any(extent < 1 for extent in extents):
+    whole = {node_id(axis.var): axis_range(axis)[1] for axis in axes}
+    symbolic = {key: extent for key, extent in whole.items() if not isinstance(extent, int)}
+    extents = [symbolic.get(node_id(node), bounds.of(node)[1] + 1) for node in nodes]
+    if any(isinstance(extent, int) and extent < 1 for extent in extents):
         return None
     used = [order[key] for key in (*bare, *divided)]
     return Digits(nodes, extents, same, max(used, default=-1) + 1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 from ....expr.costly import is_expensive
 from ....expr.nodes import (
@@ -96,12 +95,12 @@ class _Values:
             digits = None
             if apart or found.height in self.heights:
                 digits = digits_of(node, axes, ranges, self.stages.keys)
-            if digits is None or prod(digits.extents) > memory:
+            if digits is None or digits.points > memory:
                 return None
             exact = not found.divided or digits.has_quotients
             apart = apart and (not found.loads or table or exact)
             depth = len(axes) if found.fixed else digits.depth
-            apart = apart and _pays(prod(digits.extents), depth, axes, cost)
+            apart = apart and _pays(digits.points, depth, axes, cost)
             return self._read(op.name, node, digits, found.height, apart)
 
         memo = outermost(sources, costs, value)
