@@ -37,6 +37,15 @@ def demand(root: Expr, wanted: Interval, bounds: Intervals) -> None:
         bounds.assume(node, known)
 
 
+def places_of(extent: Expr | int, known: Interval) -> Interval:
+    """The places of a dimension whose extent lies in an interval: it fits its type, if not all that
+    it is computed from does.
+    """
+    if not isinstance(extent, int):
+        known = meet(known, integer_range(scalar_dtype(extent)))
+    return 0, max(known[1] - 1, 0)
+
+
 def _demanded(node: Expr, known: Interval, bounds: Intervals) -> list[tuple[Expr, Interval]]:
     """The intervals of the operands that follow from the interval of a node."""
     name, parts = op_name(node), operands(node)

@@ -33,7 +33,7 @@ from ..nodes import (
     with_operands,
 )
 from ..rewrite import expand_lets, postorder
-from .demands import demand
+from .demands import demand, places_of
 from .intervals import (
     ARITHMETIC,
     Interval,
@@ -153,7 +153,7 @@ class Widths:
                 return root
             if name == "reinterpret":
                 return call_node(name, [inner], dtype_of(inner))
-            return self._hide(inner) if self._hide is not None else inner
+            return inner if self._hide is None else self._hide(inner)
         new = self._index(root, extent)
         if self._hide is None or node_id(new) == node_id(root) or op_name(new) in ("var", "const"):
             return new
@@ -172,10 +172,7 @@ class Widths:
         if not self._is_open(root):
             return _widened(new) if self._wide else _narrowed(root, new)
         bounds = Intervals(self._variable)
-        most = self._natural.bounds_of(extent)[1]
-        if not isinstance(extent, int):
-            most = min(most, integer_range(scalar_dtype(extent))[1])
-        demand(root, (0, max(most - 1, 0)), bounds)
+        demand(root, places_of(extent, self._natural.bounds_of(extent)), bounds)
         new = _Rewriting(self, bounds, self._natural).rewritten(root, True)
         return _widened(new) if self._wide else _narrowed(root, new)
 
