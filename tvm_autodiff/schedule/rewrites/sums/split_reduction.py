@@ -15,9 +15,20 @@ from dataclasses import replace
 
 from ....expr.build import add, cast, compare, const, if_then_else, mul
 from ....expr.integers.exact_quotient import exact_quotient
-from ....expr.nodes import Axis, Tensor, binary, dtype_of, load, tensor_key
+from ....expr.nodes import (
+    Axis,
+    Tensor,
+    binary,
+    const_value,
+    dtype_of,
+    load,
+    op_name,
+    operands,
+    tensor_key,
+)
 from ....expr.rewrite import substituter
 from ....graph.graph import retarget
+from ....graph.sizes.equal_sizes import is_same
 from ....graph.stage import (
     Extent,
     Reduction,
@@ -68,7 +79,7 @@ def split_reduction(
             step = const(size, dtype) if isinstance(size, int) else cast(dtype, size)
             base = add(mul(outer, step), inner)
             table[old.var] = add(base, const(low, dtype)) if isinstance(low, int) else base + low
-        if axis_range(fresh)[1] != 1:
+        if not is_same(axis_range(fresh)[1], 1):
             reduced.append(fresh)
         else:
             table[old.var] = substituter({fresh.var: const(0, dtype)})(table[old.var])
@@ -183,6 +194,14 @@ def _lengthened(kernel: Kernel, axis: int, multiple: int) -> Kernel:
     return Kernel(tensors[0].op, epilogue[0].op)
 
 
+def _is_rest(extent: Extent, multiple: int) -> bool:
+    """Whether an extent is what such a multiple has left."""
+    if isinstance(extent, int) or op_name(extent) != "floormod":
+        return False
+    divisor = const_value(operands(extent)[1])
+    return divisor is not None and divisor <= multiple
+
+
 def _even(extent: Extent, multiple: int) -> tuple[Extent, Extent]:
     """The largest multiple in an extent, and what is left."""
     if isinstance(extent, int):
@@ -200,7 +219,7 @@ def even_part(kernel: Kernel, multiple: int) -> tuple[Kernel, Kernel, Kernel] | 
     reduction = reduction_of(op)
     assert reduction is not None
     low, extent = axis_range(reduction.axes[-1])
-    if low != 0 or exact_quotient(extent, multiple) is not None:
+    if low != 0 or exact_quotient(extent, multiple) is not None or _is_rest(extent, multiple):
         return None
     length, left = _even(extent, multiple)
     if length == 0:
