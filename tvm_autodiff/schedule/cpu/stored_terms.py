@@ -29,6 +29,7 @@ from ...expr.sharing.failing import Fails, can_fail
 from ...expr.sharing.lets import bind_shared
 from ...expr.sharing.weights import weights
 from ...graph.graph import retarget
+from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import (
     as_data_axis,
     axis_range,
@@ -38,6 +39,7 @@ from ...graph.stage import (
     reduction_of,
     reduction_stage,
     renewed,
+    widened_axis,
     with_bodies,
 )
 from ..declined import Declined, no_gain, other_kind
@@ -66,8 +68,11 @@ def stored_terms(kernel: Kernel, machine: Machine) -> Made | Declined:
     if len(op.axis) and unit_strides_inside(op, op.axis[-1].var):
         axes = [*reduced, *spatial]
     rename = substituter({**outer, **inner})
+    stored = [  # a sum of a negative number of terms has none
+        as_data_axis(widened_axis(axis, nonnegative(axis_range(axis)[1]))) for axis in axes
+    ]
     terms = [
-        make_stage(f"{op.name}_terms", list(map(as_data_axis, axes)), [rename(source)])[0]
+        make_stage(f"{op.name}_terms", stored, [rename(source)])[0]
         for source in reduction.sources
     ]
     spatial, again = renewed(spatial)

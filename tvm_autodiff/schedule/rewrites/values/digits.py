@@ -25,6 +25,7 @@ from ....expr.nodes import (
 from ....expr.rewrite import replace_outermost
 from ....expr.sharing.lets import bind_shared
 from ....expr.structural import StructuralKeys
+from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import (
     Extent,
     Operation,
@@ -172,7 +173,7 @@ def digits_of(
         numbers = {keys.expr(node): len(nodes) + place for place, node in enumerate(own)}
         same.update((node_id(node), numbers[keys.expr(node)]) for node in quotients)
         nodes += own
-    whole = {node_id(axis.var): axis_range(axis)[1] for axis in axes}
+    whole = {node_id(axis.var): nonnegative(axis_range(axis)[1]) for axis in axes}
     symbolic = {key: extent for key, extent in whole.items() if not isinstance(extent, int)}
     extents = [symbolic.get(node_id(node), bounds.of(node)[1] + 1) for node in nodes]
     if any(isinstance(extent, int) and extent < 1 for extent in extents):
