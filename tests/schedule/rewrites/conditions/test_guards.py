@@ -31,6 +31,21 @@ def test_the_condition_of_a_select_that_becomes_a_branch_is_marked() -> None:
     assert not holds_mark(operands(guarded)[0])
 
 
+@pytest.mark.parametrize("guarded", [True, False])
+def test_what_a_guard_binds_is_marked_where_it_is_compared(guarded: bool) -> None:
+    """The value of the variable takes the place of it, in a condition that joins the guard."""
+
+    def element(i: Any) -> Any:
+        value, read = tirx.Var("value", "float64"), X[i - 3].asobject()
+        chosen = tirx.Select(tirx.all(value > ZERO, i < 9), value * 2.0, ZERO)
+        bound = tirx.Let(value, read, chosen)
+        return te.if_then_else(i >= 3, bound, ZERO) if guarded else bound
+
+    stage = te.compute((n + 3,), element, name="t").op
+    found = with_guards(stage.body[0], stage.axis)
+    assert holds_mark(found) is guarded  # else it is read in any case
+
+
 def hinge(picked: Any, scale: Any) -> Any:
     """``select(t[i, j] > t[i, label[i]], scale*t[i, label[i]], 0)``, no node shared."""
     label = labels("int32")

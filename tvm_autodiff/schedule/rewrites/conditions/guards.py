@@ -8,7 +8,7 @@ A select by a marked condition becomes a branch as well. All other selects and c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ....codegen.passes.short_circuit import condition_of, holds_mark, marked
 from ....expr.build import conjuncts, if_then_else, like, negate, select
@@ -19,6 +19,7 @@ from ....expr.nodes import (
     binary,
     dtype_of,
     is_load,
+    let_variable,
     load_tensor,
     node_id,
     op_name,
@@ -42,7 +43,8 @@ Facts = dict[int, Expr]  #: conditions that hold where a node is evaluated, by i
 def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
     """The body of a stage over some axes with its guards in a form that TVM keeps."""
     order = postorder(root)
-    failing = _failing(order)
+    bound = _guarded_lets(order)
+    failing = _failing(order, bound)
     if not any(op_name(node) == "if_then_else" or node_id(node) in failing for node in order):
         return root
     loops = loops_of(axes)
@@ -63,8 +65,10 @@ def with_guards(root: Expr, axes: Sequence[Axis]) -> Expr:
     tested: set[int] = set()
     while True:
         for part in _conditions(order, failing, branches):
-            if node_id(part) not in tested and not is_safe([part], loops, thorough=True):
-                marks.add(node_id(part))
+            if node_id(part) not in tested:
+                values = _values_in(part, bound)
+                if not is_safe([part, *values], loops, thorough=True):
+                    marks.add(node_id(part))
             tested.add(node_id(part))
         more = {
             node_id(node)
@@ -150,11 +154,39 @@ def _clamped(index: Expr, extent: int) -> Expr:
     return binary("max", index, like(index, 0)) if least < 0 else index
 
 
-def _failing(order: Sequence[Expr]) -> set[int]:
-    """Ids of the nodes whose evaluation could fail because of a node below."""
+def _guarded_lets(order: Sequence[Expr]) -> dict[int, Expr]:
+    """The values of variables that are bound behind a guard, by variable: TVM puts them in where
+    they are used, also in conditions that it joins with the guard.
+    """
+    lets = [node for node in order if op_name(node) == "let"]
+    if not lets or not any(op_name(node) == "if_then_else" for node in order):
+        return {}
+    facts = _facts(order)
+    guarded = [node for node in lets if facts[node_id(node)]]
+    return {node_id(let_variable(node)): operands(node)[0] for node in guarded}
+
+
+def _values_in(root: Expr, bound: Mapping[int, Expr]) -> list[Expr]:
+    """The values of bound variables in an expression, and in these values."""
+    found: dict[int, Expr] = {}
+    pending = [root]
+    while pending:
+        for node in postorder(pending.pop()):
+            value = bound.get(node_id(node))
+            if value is not None and node_id(node) not in found:
+                found[node_id(node)] = value
+                pending.append(value)
+    return list(found.values())
+
+
+def _failing(order: Sequence[Expr], bound: Mapping[int, Expr]) -> set[int]:
+    """Ids of the nodes whose evaluation could fail because of a node below, or a value that is
+    `bound` to a variable.
+    """
     found: set[int] = set()
     for node in order:
-        under = any(node_id(part) in found for part in operands(node))
+        parts = [*operands(node), *([bound[node_id(node)]] if node_id(node) in bound else [])]
+        under = any(node_id(part) in found for part in parts)
         if under or op_name(node) in _CAN_FAIL:
             found.add(node_id(node))
     return found
