@@ -190,20 +190,25 @@ def _steps(axes: Sequence[Axis], reduction: Reduction) -> float:
 
 
 def _lanes(axes: Sequence[Axis], reduction: Reduction) -> int:
-    """How many results are made at a time: those along the last axis, where their reads follow in
-    memory.
+    """How many points are taken at a time: those along the last axis of the results, or a long one
+    that is reduced, where reads follow in memory.
     """
-    if not axes:
-        return 1
-    last = axes[-1].var
+    _, extent = axis_range(reduction.axes[-1])
+    long = isinstance(extent, int) and extent >= 2 * MIN_LANES
+    along = [*axes[-1:], *(reduction.axes[-1:] if long else ())]
+    return MIN_LANES if any(_follow(axis.var, reduction) for axis in along) else 1
+
+
+def _follow(last: Var, reduction: Reduction) -> bool:
+    """Whether what neighbours along a variable read follows in memory."""
     for node in postorder(list(reduction.sources)):
         if is_load(node) and depends_on(node, [last]):
             *outer, place = operands(node)
             terms, _ = linear_terms(place)
             curved = [part for part, _ in terms if not same_node(part, last)]
             if depends_on([*outer, *curved], [last]):
-                return 1
-    return MIN_LANES
+                return False
+    return True
 
 
 def _in_memory(factors: Sequence[Expr], axes: Iterable[int]) -> list[int]:
