@@ -2,13 +2,13 @@
 
 An adaptive pool of 30 places into 7 reduces five or six at a time. Loops of one length are taken in
 vectors, and so are those of the derivatives. Elements behind the end of a shorter window add
-nothing to a sum; a maximum takes the last element again instead. Where each axis moves a place of
-its own, one axis is reduced after the other.
+nothing to a sum; a maximum takes the last element again instead. Sums that move another place by
+each of their axes are taken along one axis after the other, and so goes the adjoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -52,15 +52,14 @@ _SUMS, _EXTREMES = frozenset(("sum", "product")), frozenset(("max", "min", "sele
 _MOST_STEPS = 2  #: of a loop of one length, for one step of the shortest window
 
 
-def equal_windows(op: Operation, reorder: Collection[str] = ("sum",)) -> list[Tensor] | None:
+def equal_windows(op: Operation, reorder: bool = True) -> list[Tensor] | None:
     """``y[i] = Σ_{a < n(i)} x[p(i) + a]  →  Σ_{a < max n} if a < n(i) then x[p(i) + a] else 0``
 
     Parameters
     ----------
     op : Operation
-    reorder : collection of str, optional
-        The kinds of reducers that may take elements in another order: along one axis after the
-        other.
+    reorder : bool, optional
+        Whether sums may be taken in another order: along one axis after the other.
 
     Returns
     -------
@@ -87,11 +86,9 @@ def equal_windows(op: Operation, reorder: Collection[str] = ("sum",)) -> list[Te
     lengths = _lengths(op, reduction) if kinds <= _SUMS or kinds <= _EXTREMES else None
     if lengths is None:
         return None
-    if len(reduction.sources) == 1 and kinds <= set(reorder):
-        parts = _along_one_axis(op, reduction, lengths, reorder)
-        if parts is not None:
-            return parts
-    return _of_one_length(op, reduction, lengths, kinds <= _SUMS)
+    one_sum = len(reduction.sources) == 1 and kinds == {"sum"}
+    parts = _along_one_axis(op, reduction, lengths) if reorder and one_sum else None
+    return _of_one_length(op, reduction, lengths, kinds <= _SUMS) if parts is None else parts
 
 
 def _lengths(op: Operation, reduction: Reduction) -> list[int] | None:
@@ -136,7 +133,7 @@ def _of_one_length(
 
 
 def _along_one_axis(
-    op: Operation, reduction: Reduction, lengths: Sequence[int], reorder: Collection[str]
+    op: Operation, reduction: Reduction, lengths: Sequence[int]
 ) -> list[Tensor] | None:
     """``y[i, j] = Σ_{a, b} x[p(i) + a, q(j) + b]  →  t[i, m] = Σ_a x[p(i) + a, m], y[i, j] =
     Σ_b t[i, q(j) + b]`` where that takes fewer steps.
@@ -157,10 +154,10 @@ def _along_one_axis(
         own = replace(reduction, axes=(axis,), sources=(load(load_tensor(read), inner),))
         name = f"{op.name}_{axis.var.name}"
         part = reduction_stage(name, fresh, renewed_reduction(own, table))[0]
-        [part] = equal_windows(part.op, reorder) or [part]
+        [part] = equal_windows(part.op) or [part]
         left = replace(reduction, axes=rest, sources=(load(part, outer),))
         whole = reduction_stage(op.name, list(op.axis), renewed_reduction(left, {}))
-        return equal_windows(whole[0].op, reorder) or whole
+        return equal_windows(whole[0].op) or whole
     return None
 
 
@@ -189,7 +186,7 @@ def _places(
             found[node_id(place.var)] = place, index
             inner.append(place.var)
     add_axes(bounds_of(axis))
-    if not depends_on(inner, [axis.var]):
+    if not depends_on(inner, [axis.var]) or not found:
         return None
     axes, outer = zip(*found.values(), strict=True)
     return list(axes), inner, list(outer)

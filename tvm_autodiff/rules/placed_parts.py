@@ -194,15 +194,6 @@ def _size(extent: Extent) -> int:
     return 0 if value is None else max(0, int(value))
 
 
-def _least(extents: Sequence[Extent], keys: StructuralKeys) -> Extent | None:
-    """The least of some extents, where it is known."""
-    numbers = [extent for extent in extents if isinstance(extent, int)]
-    if len(numbers) == len(extents):
-        return min(numbers)
-    same = not numbers and len({keys.expr(extent) for extent in extents}) == 1
-    return extents[0] if same else None
-
-
 @dataclass(frozen=True)
 class _Part:
     """A part and the index that is its place; `function` is the part at `place`, which stands for
@@ -316,24 +307,30 @@ class _Parts:
             extents = _extents_at(index, postorder(node))
             # read for every result: all places are within these, and what is guarded is no shorter
             certain = _extents_at(index, preorder([node], smooth))
-            extent = _least(extents, self._keys) if len(extents) > 1 else None
+            extent = self._least(extents) if len(extents) > 1 else None
             if extent is None or not _size(extent):
                 continue
-            if not any(self._same(extent, one) for one in certain):
+            if self._extent_key(extent) not in map(self._extent_key, certain):
                 continue
             moved = self._facts[node_id(index)].axes
             place = variable("q", dtype_of(index))
             function = replace_outermost(node, {node_id(index): place})
             others = tuple(sorted(fact.axes - moved))
-            size = extent if isinstance(extent, int) else self._keys.expr(extent)
-            key = (type(extent), size, self._keys.expr(function, {place: dtype_of(index)}))
+            of_place = self._keys.expr(function, {place: dtype_of(index)})
+            key = (self._extent_key(extent), of_place)
             found.append((key, _Part(node, index, place, function, extent, moved, others)))
         return found
 
-    def _same(self, left: Extent, right: Extent) -> bool:
-        if isinstance(left, int) or isinstance(right, int):
-            return type(left) is type(right) and left == right
-        return self._keys.expr(left) == self._keys.expr(right)
+    def _extent_key(self, extent: Extent) -> tuple[bool, int]:
+        """Equal for equal numbers, and for equal expressions."""
+        return (True, extent) if isinstance(extent, int) else (False, self._keys.expr(extent))
+
+    def _least(self, extents: Sequence[Extent]) -> Extent | None:
+        """The least of some extents, where it is known."""
+        numbers = [extent for extent in extents if isinstance(extent, int)]
+        if len(numbers) == len(extents):
+            return min(numbers)
+        return extents[0] if len(set(map(self._extent_key, extents))) == 1 else None
 
     def _cost(self, parts: Sequence[_Part]) -> Cost:
         """What one stage for equal parts saves; their other axes are the same."""

@@ -39,7 +39,7 @@ from .values.element_values import with_element_values
 from .values.placed_parts import with_ordered_placed_parts, with_placed_parts
 from .values.repeated_parts import with_repeated_parts
 from .values.stored_parts import with_stored_parts
-from .windows.equal_windows import with_equal_windows, with_windows_by_axis
+from .windows.equal_windows import with_equal_windows
 from .windows.separated_windows import with_separated_windows
 from .windows.unrolled import with_inlined_borders, with_written_classes
 from .windows.window_sums import with_window_sums
@@ -72,7 +72,6 @@ BEFORE_KERNELS = (
     Rewrite(without_unused_axes),
     Rewrite(normal_form),
     Rewrite(without_repeated_elements, exact=False),
-    Rewrite(with_windows_by_axis, exact=False),
     Rewrite(with_equal_windows),
     Rewrite(with_placed_parts),
     Rewrite(with_ordered_placed_parts, exact=False),

@@ -12,14 +12,6 @@ from ....graph.graph import each_stage
 from ....rules.equal_windows import equal_windows
 
 
-def with_windows_by_axis(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``y[i, j] = Σ_{a < n(i), b < m(j)} x[p(i) + a, q(j) + b]  →  t[i, k] = Σ_{a < max n} if a <
-    n(i) then x[p(i) + a, k] else 0, y[i, j] = Σ_{b < max m} if b < m(j) then t[i, q(j) + b] else
-    0``
-    """
-    return each_stage(outputs, partial(equal_windows, reorder=("sum", "max", "min")))
-
-
 def with_equal_windows(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``y[i] = Σ_{a < n(i)} x[p(i) + a]  →  Σ_{a < max n} if a < n(i) then x[p(i) + a] else 0``"""
-    return each_stage(outputs, partial(equal_windows, reorder=("max", "min")))
+    return each_stage(outputs, partial(equal_windows, reorder=False))

@@ -41,6 +41,7 @@ from ....expr.nodes import (
     op_name,
     operands,
     same_node,
+    tensor_key,
 )
 from ....expr.rewrite import (
     contains_load,
@@ -191,8 +192,11 @@ def _steps(axes: Sequence[Axis], reduction: Reduction) -> float:
 
 def _lanes(axes: Sequence[Axis], reduction: Reduction) -> int:
     """How many points are taken at a time: those along the last axis of the results, or a long one
-    that is reduced, where reads follow in memory.
+    that is reduced, where reads follow in memory. Operands of products are copied so that they do.
     """
+    read = [load_tensor(node) for node in postorder(list(reduction.sources)) if is_load(node)]
+    if len(set(map(tensor_key, read))) > 1:
+        return MIN_LANES
     _, extent = axis_range(reduction.axes[-1])
     long = isinstance(extent, int) and extent >= 2 * MIN_LANES
     along = [*axes[-1:], *(reduction.axes[-1:] if long else ())]
