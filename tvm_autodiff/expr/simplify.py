@@ -20,18 +20,23 @@ from .hidden_reads import hide_index_reads, hide_reads
 from .integers.intervals import Intervals, range_intervals
 from .integers.wrapping import hide_wrapping
 from .nodes import (
+    COMPARISONS,
     INDEX_DTYPES,
     Expr,
-    Tensor,
     Var,
     const_value,
     dtype_of,
+    is_integer,
+    is_load,
     load,
+    load_tensor,
     node_id,
     op_name,
     operands,
+    same_node,
+    with_operands,
 )
-from .rewrite import contains_load, map_loads, rewrite, substituter, variables_of
+from .rewrite import Rewriter, contains_load, rewrite, substituter, variables_of
 from .sharing.weights import provable
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
@@ -264,33 +269,44 @@ def normalize_node(node: Expr) -> Expr | None:
     return _reduced(name, terms, constant, c, dtype)
 
 
-def collect_indices(expr: Expr) -> Expr:
-    """``x[i + (3 - i), (2*k)//2] → x[3, k]``: cancel terms in the indices of reads.
+def collect_terms(expr: Expr) -> Expr:
+    """``x[i + (3 - i), (2*k)//2] → x[3, k]``, ``i - k + 1 + k >= 0 → i + 1 >= 0``: cancel terms in
+    the indices of reads and in comparisons of integers.
 
-    Indices without such terms are unchanged.
+    Others without such terms are unchanged.
 
     Examples
     --------
     >>> from tvm import te
     >>> i, k = te.var("i"), te.var("k")
     >>> x = te.placeholder((9, 9), name="x")
-    >>> list(operands(collect_indices(load(x, [i + (3 - i), (i + k * 2 - i) // 2]))))
+    >>> list(operands(collect_terms(load(x, [i + (3 - i), (i + k * 2 - i) // 2]))))
     [3, k]
+    >>> collect_terms(i - k + 1 + k >= 0)
+    i + 1 >= 0
     """
 
-    def collected(node: Expr) -> Expr | None:
-        if op_name(node) in ("add", "sub") and dtype_of(node) in ("int32", "int64"):
-            terms, constant = linear_terms(node)
-            if _summands(node) > len(terms) + (constant != 0):
-                return linear_sum(terms, constant, dtype_of(node))
-        return normalize_node(node)
+    collected = Rewriter(_collected)
 
-    def indices(tensor: Tensor, old: Sequence[Expr]) -> Expr | None:
-        new = [rewrite(index, collected) for index in old]
-        same = all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True))
-        return None if same else load(tensor, new)
+    def visit(node: Expr) -> Expr | None:
+        parts = operands(node)
+        if not is_load(node) and not (op_name(node) in COMPARISONS and is_integer(parts[0])):
+            return None
+        new = list(map(collected, parts))
+        if all(map(same_node, parts, new)):
+            return None
+        return load(load_tensor(node), new) if is_load(node) else with_operands(node, new)
 
-    return map_loads(expr, indices)
+    return rewrite(expr, visit)
+
+
+def _collected(node: Expr) -> Expr | None:
+    """The step of `collect_terms` at one node of an index."""
+    if op_name(node) in ("add", "sub") and dtype_of(node) in ("int32", "int64"):
+        terms, constant = linear_terms(node)
+        if _summands(node) > len(terms) + (constant != 0):
+            return linear_sum(terms, constant, dtype_of(node))
+    return normalize_node(node)
 
 
 def _summands(expr: Expr) -> int:

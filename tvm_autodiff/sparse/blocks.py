@@ -18,7 +18,7 @@ from ..expr.build import compare, const, if_then_else
 from ..expr.fold import fold
 from ..expr.nodes import Axis, Expr, Tensor, const_value, dtype_of
 from ..expr.rewrite import substituter
-from ..expr.simplify import collect_indices, simplify
+from ..expr.simplify import collect_terms, simplify
 from ..graph.bounded_stage import bounded_stage
 from ..graph.stage import Extent, axis_range, data_axis, rename_bounds, renew_axis, sum_over
 from .contributions import Contribution
@@ -139,7 +139,7 @@ def _values(slots: Sequence[Contribution], name: str) -> Tensor:
         table |= {old.var: new.var for old, new in zip(summed, inner, strict=True)}
         move = substituter(table)
         renewed = [rename_bounds(axis, move) for axis in inner]
-        bodies.append(sum_over(collect_indices(fold(move(slot.guarded))), renewed))
+        bodies.append(sum_over(collect_terms(fold(move(slot.guarded))), renewed))
     if len(bodies) == 1:
         return bounded_stage(name, axes, bodies)[0]
     slot_axis = data_axis("s", len(bodies))

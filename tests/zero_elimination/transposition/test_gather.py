@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from tvm import te, topi
+from tvm import te, tirx, topi
 
 from tests.evaluate import evaluate, evaluate_graph
 from tvm_autodiff import DenseSumWarning, build, differentiate, estimate_cost, pullback, show
@@ -185,3 +185,31 @@ def test_printed_convolution_gradients(golden, name, stride, padding, dilation):
         warnings.simplefilter("error")
         gradients = conv_gradients(stride, padding, dilation)
     golden(f"gradient_{name}.txt", show(list(gradients)))
+
+
+def padded_window(condition, otherwise=0.0):
+    """``y[i] = Σ_k exp(if condition then x[i + k - 1] else otherwise)``."""
+    x, size = te.placeholder((16,), D, name="x"), 16
+    k = te.reduce_axis((0, 3), "k")
+
+    def body(i):
+        inside = condition(i + k - 1, size)
+        return te.sum(te.exp(te.if_then_else(inside, x[i + k - 1], otherwise)), axis=k)
+
+    return x, te.compute((size,), body, name="y")
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        (lambda p, n: te.all(p >= 0, p < n), "exp(x[i0])"),
+        (lambda p, n: te.all(0 <= p, p <= n - 1), "exp(x[i0])"),
+        (lambda p, n: te.all(tirx.Not(p < 0), tirx.Not(p >= n)), "exp(x[i0])"),
+        (lambda p, n: te.all(p >= 0, p < n, p != 7), "exp(if i0 != 7 then x[i0] else 0.0)"),
+    ],
+)
+def test_no_condition_is_left_that_the_reads_settle(condition, left):
+    x, y = padded_window(condition)
+    [dx] = differentiate(y, [x], te.placeholder(y.shape, D, name="head"))
+    assert show([dx]).count("if") == 1 + left.count("if")
+    assert left in show([dx])

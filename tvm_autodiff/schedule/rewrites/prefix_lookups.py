@@ -31,7 +31,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import depends_on, expand_lets, loaded_tensors, postorder, substituter
-from ...expr.simplify import collect_indices, linear_sum, linear_terms, prove, simplify
+from ...expr.simplify import collect_terms, linear_sum, linear_terms, prove, simplify
 from ...graph.graph import each_stage
 from ...graph.sizes.equal_sizes import equal_extents
 from ...graph.sizes.nonnegative import nonnegative
@@ -208,7 +208,7 @@ class _Lookup:
         """The lookups in a prefix reduction, or None where there is none, or it does not pay."""
         index = data_axis("m", 1, self.dtype).var
         move = substituter({self.summed.var: self.place.element(index)})
-        value = collect_indices(move(self.value))
+        value = collect_terms(move(self.value))
         span = self._range(value, index)
         if span is None or is_short(span.extent):
             return None
@@ -241,7 +241,7 @@ class _Lookup:
         # a range of negative length has no elements, which a proof need not know
         element = reduce_axis(self.summed.var.name, span.extent, 0, self.dtype)
         rename[index] = add(element.var, span.start)
-        body = collect_indices(substituter(rename)(value))
+        body = collect_terms(substituter(rename)(value))
         if not is_safe([body], loops_of([*axes, element]), thorough=True):
             return None
         element = reduce_axis_over(element.var, nonnegative(span.extent))

@@ -30,7 +30,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import depends_on, expand_lets, replace_outermost, substituter
 from ...expr.sharing.lets import merge_equal
-from ...expr.simplify import collect_indices, linear_terms
+from ...expr.simplify import collect_terms, linear_terms
 from ...graph.graph import each_stage
 from ...graph.stage import (
     Operation,
@@ -147,7 +147,7 @@ def _along(
         if place.sign < 0 and not commutes(found.combiner):
             continue
         pairs = list(zip(values, found.combiner.identity, strict=True))
-        moved = [collect_indices(move(if_then_else(all_of(rest), a, b))) for a, b in pairs]
+        moved = [collect_terms(move(if_then_else(all_of(rest), a, b))) for a, b in pairs]
         if depends_on(moved, [axis.var]):
             continue
         guards = all_of([_condition(bound, made.var, axis.var) for bound in order])

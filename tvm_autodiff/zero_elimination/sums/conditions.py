@@ -1,20 +1,61 @@
-"""Conditions of a sum: which of them involve only indices, and in which order they protect reads.
+"""Conditions of a sum: which of them involve only indices, which are settled by the ranges of
+indices, and in which order they protect reads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ...expr.build import all_of
-from ...expr.nodes import Expr, is_float, is_load, node_id, operands
-from ...expr.rewrite import contains, postorder
+from ...expr.build import all_of, any_of, const, negate
+from ...expr.fold import fold
+from ...expr.nodes import (
+    COMPARISONS,
+    Expr,
+    Var,
+    is_float,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+)
+from ...expr.rewrite import BranchRewriter, contains, depends_on, postorder
 from ...expr.sharing.lets import merge_equal
+from ...expr.simplify import prove
 from ...rules.terms import Condition
+from .windows import Ranges
+
+#: connectives without their literal operands
+_CONNECTIVES: dict[str, Callable[[Sequence[Expr]], Expr]] = {
+    "and": all_of,
+    "or": any_of,
+    "not": lambda parts: negate(parts[0]),
+}
 
 
 def on_indices(condition: Expr) -> bool:
     """Whether a condition involves only indices: it reads no tensor and compares no floats."""
     return not contains(condition, lambda node: is_load(node) or is_float(node))
+
+
+def settled(value: Expr, summed: Sequence[Var], ranges: Ranges) -> Expr:
+    """``if b >= 0 then x[b] else 0 → x[b]``: comparisons that depend on no axis of the sum any
+    more, and that the ranges of the others decide.
+    """
+    facts: dict[int, bool] = {}
+    for node in postorder(value):
+        is_condition = op_name(node) in COMPARISONS and on_indices(node)
+        if not is_condition or depends_on(node, summed):
+            continue
+        if prove(node, ranges) or prove(negate(node), ranges):
+            facts[node_id(node)] = prove(node, ranges)
+
+    def visit(node: Expr) -> Expr | None:
+        if node_id(node) in facts:
+            return const(facts[node_id(node)], "bool")
+        rule = _CONNECTIVES.get(op_name(node))
+        return None if rule is None else rule(operands(node))
+
+    return fold(BranchRewriter(visit)(value)) if facts else value
 
 
 def in_order(others: Sequence[Condition], data: Sequence[Condition]) -> list[Condition]:

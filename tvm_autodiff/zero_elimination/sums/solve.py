@@ -27,10 +27,10 @@ from ...expr.integers.tried_values import literal_box, surely_holds
 from ...expr.nodes import Axis, Expr, Var, dtype_of, is_const, node_id, op_name, same_node
 from ...expr.rewrite import contains, contains_load, depends_on, substituter, variables_of
 from ...expr.sharing.lets import bind_shared
-from ...expr.simplify import collect_indices, prove
+from ...expr.simplify import collect_terms, prove
 from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded
-from .conditions import in_order, on_indices
+from .conditions import in_order, on_indices, settled
 from .data_bounds import rare, windows_of
 from .data_equations import (
     Points,
@@ -143,7 +143,7 @@ def solve(
     windows = [*between, *map(move_on, data)]
     loose = [var for axis in axes for var in _loose(axis, equations, solution)]
     source = guarded(
-        collect_indices(move_on(move(value))),
+        settled(collect_terms(move_on(move(value))), found.variables, parameters),
         [
             *([Condition(all_of(known), True)] if known else []),
             *in_order(others, [Condition(move_on(c), False) for c in data]),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ...expr.nodes import Expr, Tensor, is_load, load_tensor, op_name, operands
 from ...expr.rewrite import map_loads, substituter
-from ...expr.simplify import collect_indices
+from ...expr.simplify import collect_terms
 from ...graph.stage import bodies, is_compute
 
 
@@ -23,7 +23,7 @@ def read_through_copies(expr: Expr, keep: Callable[[Tensor], bool] = lambda tens
         while not keep(tensor) and (body := _copied(tensor)) is not None:
             axes = (axis.var for axis in tensor.op.axis)
             read = substituter(dict(zip(axes, indices, strict=True)))(body)
-            result = collect_indices(read)
+            result = collect_terms(read)
             tensor, indices = load_tensor(result), operands(result)
         return result
 

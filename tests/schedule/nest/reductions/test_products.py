@@ -134,6 +134,16 @@ OPERANDS: dict[str, tuple[Callable[[Any, Any], Any], list[tuple[list[str], str]]
         [([], "y[i]"), ([], "y[k]")],
         ["1.0/float64(size)"],
     ),
+    "a loop that cancels in a condition": (
+        lambda i, k: te.if_then_else(i - k + 1 + k - 1 >= 2, y[i], 0.0) * y[k],
+        [(["i >= 2"], "y[i]"), ([], "y[k]")],
+        [],
+    ),
+    "a loop that cancels in a read": (
+        lambda i, k: y[i - (k - i) + k - i] * y[k + i - i],
+        [([], "y[i]"), ([], "y[k]")],
+        [],
+    ),
     "a quotient under a condition": (
         lambda i, k: te.if_then_else(size > 0, y[i] * y[k] * INVERSE * 2.0, 0.0),
         [(["size > 0"], "y[i]*(1.0/float64(size))"), (["size > 0"], "y[k]")],

@@ -28,8 +28,15 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import depends_on, postorder, replace_outermost, rewrite
-from ....expr.simplify import linear_terms
+from ....expr.rewrite import (
+    depends_on,
+    outermost,
+    postorder,
+    replace_outermost,
+    rewrite,
+    variables_of,
+)
+from ....expr.simplify import linear_sum, linear_terms
 from ....graph.stage import Operation, Reduction, reduction_of
 from ..access import Affine, AffineForms, affine_forms, combine, stride_of
 from ..in_range import Loops, range_conditions, read_conditions
@@ -114,7 +121,7 @@ def product_of(op: Operation, of_loops: bool = False) -> Product | None:
     found: list[Operand] = []
     scale: list[Expr] = []
     inside: list[tuple[Expr, Operand | None, tuple[Expr, ...]]] = []
-    pairs = conditional_factors(reduction.sources[0])
+    pairs = conditional_factors(_without_cancelled(reduction.sources[0], variables))
     for factor, conditions in pairs:
         operand = None
         if not _reads(factor) and not _varies(factor, variables):
@@ -162,6 +169,21 @@ def product_of(op: Operation, of_loops: bool = False) -> Product | None:
         if not _hand_out(guard, found, variables):
             return None
     return Product(tuple(op.axis), reduction, found, scale)
+
+
+def _without_cancelled(source: Expr, variables: Sequence[Var]) -> Expr:
+    """``i - k + 1 + k < n → i + 1 < n``: loops whose terms cancel in a linear form leave the text,
+    which would tie a factor to a sum that it does not depend on.
+    """
+    forms, by_id = affine_forms([source], variables), {node_id(var): var for var in variables}
+    written: dict[int, Expr] = {}
+    for node in outermost([source], lambda node: node_id(node) in forms):
+        form = forms[node_id(node)]
+        if len(form.terms) < sum(node_id(var) in by_id for var in variables_of(node)):
+            dtype = dtype_of(node)
+            terms = [(cast(dtype, by_id[key]), factor) for key, factor in form.terms]
+            written[node_id(node)] = linear_sum(terms, form.constant, dtype)
+    return replace_outermost(source, written) if written else source
 
 
 def is_sum(reduction: Reduction) -> bool:

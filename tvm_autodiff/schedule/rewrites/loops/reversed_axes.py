@@ -30,7 +30,7 @@ from ....expr.nodes import (
     operands,
 )
 from ....expr.rewrite import contains_load, depends_on, expand_lets, postorder, rewrite, substituter
-from ....expr.simplify import collect_indices, linear_terms, normalize_node
+from ....expr.simplify import collect_terms, linear_terms, normalize_node
 from ....graph.graph import each_stage
 from ....graph.stage import (
     Operation,
@@ -109,7 +109,7 @@ def _reversed(op: Operation) -> list[Tensor] | None:
         if node_id(old.var) in backward
     }
     move = substituter(table)
-    moved = [collect_indices(rewrite(move(source), normalize_node)) for source in sources]
+    moved = [collect_terms(rewrite(move(source), normalize_node)) for source in sources]
     made = replace(
         found, axes=tuple(axes), sources=tuple(moved), condition=move(found.condition)
     )
