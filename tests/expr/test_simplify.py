@@ -14,11 +14,11 @@ from tests.domain.systems import linear
 from tests.evaluate import evaluate
 from tvm_autodiff.errors import UnsolvableError
 from tvm_autodiff.expr.integers.integer_functions import compile_integers
+from tvm_autodiff.expr.linear_terms import linear_terms
 from tvm_autodiff.expr.nodes import const_value, op_name, operands, same_node
 from tvm_autodiff.expr.rewrite import postorder
 from tvm_autodiff.expr.simplify import (
     constant_bounds,
-    linear_terms,
     normalize_div_mod,
     prove,
     prove_equal,

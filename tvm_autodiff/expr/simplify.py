@@ -19,6 +19,7 @@ from . import build
 from .hidden_reads import hide_index_reads, hide_reads
 from .integers.intervals import Intervals, range_intervals
 from .integers.wrapping import hide_wrapping
+from .linear_terms import linear_sum, linear_terms
 from .nodes import (
     COMPARISONS,
     INDEX_DTYPES,
@@ -331,36 +332,6 @@ def _without_remainder(node: Expr, factor: int, c: int) -> Expr:
     return inner if modulus and factor * int(modulus) % c == 0 else node
 
 
-def linear_terms(expr: Expr) -> tuple[list[tuple[Expr, int]], int]:
-    """``sum(k * operand) + constant``; equal nodes are one operand."""
-    found: dict[int, tuple[Expr, int]] = {}
-    constant = 0
-    pending = [(expr, 1)]
-    while pending:
-        node, factor = pending.pop()
-        value = const_value(node)
-        if value is not None:
-            constant += factor * int(value)
-            continue
-        name = op_name(node)
-        if name in ("add", "sub"):
-            left, right = operands(node)
-            pending += [(right, factor if name == "add" else -factor), (left, factor)]
-            continue
-        if name == "mul":
-            left, right = operands(node)
-            a, b = const_value(left), const_value(right)
-            if a is not None or b is not None:
-                if b is not None:
-                    pending.append((left, factor * int(b)))
-                else:
-                    pending.append((right, factor * int(a or 0)))
-                continue
-        key = node_id(node)
-        found[key] = (node, found.get(key, (node, 0))[1] + factor)
-    return [(node, k) for node, k in found.values() if k], constant
-
-
 def _reduced(name: str, terms: list[tuple[Expr, int]], constant: int, c: int, dtype: str) -> Expr:
     """Write the division of ``sum(k * operand) + constant`` by c with reduced coefficients."""
     direct = sum(k % c for _, k in terms)
@@ -393,23 +364,4 @@ def _reduced(name: str, terms: list[tuple[Expr, int]], constant: int, c: int, dt
         shift = constant // c
         outside = [(node, sign * k) for node, k in outside]
         result = linear_sum(outside, shift if sign > 0 else -1 - shift, dtype)
-    return result
-
-
-def linear_sum(terms: list[tuple[Expr, int]], constant: int, dtype: str) -> Expr:
-    """``sum(k * operand) + constant`` with the constant first where all else is subtracted."""
-    result: Expr | None = None
-    for node, k in sorted((t for t in terms if t[1]), key=lambda term: term[1] < 0):
-        if result is None and k < 0 and constant:
-            result, constant = build.const(constant, dtype), 0
-        if result is None:
-            result = build.mul(node, build.const(k, dtype))
-        else:
-            term = build.mul(node, build.const(abs(k), dtype))
-            result = build.binary("add" if k > 0 else "sub", result, term)
-    if result is None:
-        return build.const(constant, dtype)
-    if constant:
-        name = "add" if constant > 0 else "sub"
-        result = build.binary(name, result, build.const(abs(constant), dtype))
     return result

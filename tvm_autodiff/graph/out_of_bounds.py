@@ -18,6 +18,7 @@ from ..errors import InvalidArgumentError, OutOfBoundsError, UnsolvableError
 from ..expr.build import conjuncts, negate
 from ..expr.integers.integer_functions import compile_integers
 from ..expr.integers.intervals import Intervals, range_intervals
+from ..expr.linear_terms import linear_terms
 from ..expr.nodes import (
     Axis,
     Expr,
@@ -33,7 +34,7 @@ from ..expr.nodes import (
 )
 from ..expr.printing.text import text
 from ..expr.rewrite import expand_lets, postorder, variables_of
-from ..expr.simplify import constant_bounds, linear_terms, prove, simplify
+from ..expr.simplify import constant_bounds, prove, simplify
 from .stage import (
     Extent,
     Operation,

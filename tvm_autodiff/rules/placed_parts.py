@@ -17,6 +17,7 @@ from ..domain.from_floats import without_floats
 from ..expr.build import const, sum_of, variable
 from ..expr.factoring import factored
 from ..expr.integers.tried_values import literal_box, tried_values
+from ..expr.linear_terms import linear_terms
 from ..expr.nodes import (
     Expr,
     Tensor,
@@ -42,7 +43,7 @@ from ..expr.rewrite import (
     variables_of,
 )
 from ..expr.sharing.lets import bind_shared, merge_equal
-from ..expr.simplify import linear_terms, simplify
+from ..expr.simplify import simplify
 from ..expr.structural import StructuralKeys
 from ..graph.stage import (
     Extent,

@@ -12,8 +12,8 @@ from tvm_autodiff.compile import build
 from tvm_autodiff.expr.nodes import BRANCHES, op_name
 from tvm_autodiff.expr.rewrite import postorder
 from tvm_autodiff.schedule.cost import MAX_COPIES
-from tvm_autodiff.schedule.fusion.row_items import items_of, nests_of
-from tvm_autodiff.schedule.fusion.row_pieces import last_pieces, outer_pieces
+from tvm_autodiff.schedule.fusion.row_items import BLOCK, items_of, nests_of
+from tvm_autodiff.schedule.fusion.row_pieces import block_pieces, last_pieces, outer_pieces
 
 ROWS, STEPS, WIDTH = 6, 5, 32
 
@@ -93,3 +93,60 @@ def test_values(choice):
     }[choice]
     np.testing.assert_array_equal(y, want)
     np.testing.assert_array_equal(total, want.sum(0))
+
+
+def neighbours(inside, width):
+    """``y = Σ_{b<3} e·v / Σ_{b<3} e`` over what lies `inside` of three elements in a row, and the
+    sums of y over the columns.
+    """
+    x = te.placeholder((ROWS, width), name="x")
+
+    def sums(name, of):
+        b = te.reduce_axis((0, 3), "b")
+
+        def term(n, j):
+            v = te.if_then_else(inside(j + b - 1, width), x[n, j + b - 1], 0.0)
+            return te.sum(of(te.exp(-(v - x[n, j]) * (v - x[n, j])), v), axis=b)
+
+        return te.compute((ROWS, width), term, name=name)
+
+    t, s = sums("t", lambda e, v: e * v), sums("s", lambda e, v: e)
+    y = te.compute((ROWS, width), lambda n, j: t[n, j] / s[n, j], name="y")
+    j = te.reduce_axis((0, width), "j")
+    total = te.compute((ROWS,), lambda n: te.sum(y[n, j] * y[n, j], axis=j), name="total")
+    return x, [y, total]
+
+
+#: what lies inside → the pieces of a row of 70, and whether conditions are left in them
+INSIDE = {
+    "padded": (lambda p, n: te.all(p >= 0, p < n), {(0, 1): True, (1, 69): False, (69, 70): True}),
+    "causal": (lambda p, n: p >= 0, {(0, 1): True, (1, 70): False}),
+    "all": (lambda p, n: te.all(p >= -1, p <= n), {(0, 70): False}),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_blocks_are_cut_where_all_that_is_reduced_lies_inside(name):
+    inside, want = INSIDE[name]
+    _, outputs = neighbours(inside, 70)
+    [group] = groups_of(outputs)
+    blocks = [item for item in items_of(group, avx512(1)) if item.kind == BLOCK]
+    assert blocks
+    for item in blocks:
+        found = block_pieces([item], 70)
+        assert {
+            (begin, end): any(one.guarded for one in items) for begin, end, items in found
+        } == want
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 17, 70])
+def test_values_of_blocks_in_pieces(width):
+    x, outputs = neighbours(INSIDE["padded"][0], width)
+    values = np.random.default_rng(0).standard_normal((ROWS, width)).astype("float32")
+    y, total = build([x], outputs, cache=False)(values)
+    padded = np.pad(values.astype("float64"), ((0, 0), (1, 1)))
+    shifted = [padded[:, b : b + width] for b in range(3)]
+    weights = [np.exp(-((v - padded[:, 1:-1]) ** 2)) for v in shifted]
+    want = sum(w * v for w, v in zip(weights, shifted, strict=True)) / sum(weights)
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(total, (want**2).sum(1), rtol=1e-5)

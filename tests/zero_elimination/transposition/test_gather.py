@@ -203,7 +203,7 @@ def padded_window(condition, otherwise=0.0):
     ("condition", "left"),
     [
         (lambda p, n: te.all(p >= 0, p < n), "exp(x[i0])"),
-        (lambda p, n: te.all(0 <= p, p <= n - 1), "exp(x[i0])"),
+        (lambda p, n: te.all(p >= 0, p <= n - 1), "exp(x[i0])"),
         (lambda p, n: te.all(tirx.Not(p < 0), tirx.Not(p >= n)), "exp(x[i0])"),
         (lambda p, n: te.all(p >= 0, p < n, p != 7), "exp(if i0 != 7 then x[i0] else 0.0)"),
     ],

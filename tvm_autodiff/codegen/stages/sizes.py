@@ -15,9 +15,9 @@ from tvm import ir, te, tirx
 
 from ...errors import LoweringError
 from ...expr.build import cast, const
+from ...expr.linear_terms import linear_sum, linear_terms
 from ...expr.nodes import Axis, Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
 from ...expr.rewrite import substituter, variables_of
-from ...expr.simplify import linear_sum, linear_terms
 from ...graph.free_variables import free_variables
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.kinds.custom import without_rules

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..linear_terms import linear_sum, linear_terms
 from ..nodes import Expr, dtype_of
-from ..simplify import linear_sum, linear_terms
 
 
 def exact_quotient(extent: Expr | int, divisor: int) -> Expr | int | None:

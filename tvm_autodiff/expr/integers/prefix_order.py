@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ..build import sub
 from ..dtypes import keeps_values
+from ..linear_terms import linear_terms
 from ..nodes import INDEX_DTYPES, Expr, Var, dtype_of, node_id, op_name, operands
-from ..simplify import linear_terms
 
 #: comparison of ``k - i`` with zero → the least, and the largest difference that it allows
 _ALLOWS: dict[str, tuple[int | None, int | None]] = {

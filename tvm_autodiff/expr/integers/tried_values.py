@@ -13,9 +13,9 @@ from typing import Any
 
 from ...errors import UnsolvableError
 from ..build import sub
+from ..linear_terms import linear_terms
 from ..nodes import Expr, Var, is_integer, op_name, operands, same_node
 from ..rewrite import contains_load, variables_of
-from ..simplify import linear_terms
 from .integer_functions import compile_integers
 
 _MOST_POINTS = 4096  #: about a millisecond

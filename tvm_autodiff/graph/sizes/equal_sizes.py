@@ -5,8 +5,9 @@ Extents are compared by identity, so two of equal value would look like differen
 
 from __future__ import annotations
 
+from ...expr.linear_terms import linear_sum, linear_terms
 from ...expr.nodes import Expr, dtype_of, node_id
-from ...expr.simplify import linear_sum, linear_terms, prove_equal
+from ...expr.simplify import prove_equal
 from ...expr.structural import StructuralKeys
 from ..stage import Extent
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from ...expr.build import all_of, compare, conjuncts, const, if_then_else
 from ...expr.integers.prefix_order import prefix_order
+from ...expr.linear_terms import linear_terms
 from ...expr.nodes import (
     BRANCHES,
     Axis,
@@ -29,7 +30,6 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import depends_on, expand_lets, substituter
 from ...expr.sharing.lets import merge_equal
-from ...expr.simplify import linear_terms
 from ...graph.bounded_stage import bounded_stage
 from ...graph.sizes.equal_sizes import equal_extents
 from ...graph.stage import (

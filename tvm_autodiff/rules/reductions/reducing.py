@@ -15,6 +15,7 @@ from typing import Any
 
 from ...errors import NotDifferentiableError, UnsolvableError
 from ...expr.build import all_of, cast, compare, like, zero_like
+from ...expr.linear_terms import linear_terms
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -28,7 +29,7 @@ from ...expr.nodes import (
 )
 from ...expr.printing.text import text
 from ...expr.rewrite import contains_load, depends_on, substituter
-from ...expr.simplify import constant_bounds, linear_terms, simplify
+from ...expr.simplify import constant_bounds, simplify
 from ...graph.bounded_stage import bounded_reduction
 from ...graph.plain_reduction import fold_condition
 from ...graph.sizes.nonnegative import nonnegative

@@ -31,10 +31,10 @@ from ...codegen.loop_nest import (
 from ...codegen.passes.short_circuit import holds_mark
 from ...codegen.stages.primfunc import StageFunction, launch_of
 from ...expr.build import add, all_of, cast, compare, const, mul, sub, variable
+from ...expr.linear_terms import linear_terms
 from ...expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
 from ...expr.rewrite import contains, expand_lets, loaded_tensors, substituter
 from ...expr.sharing.lets import merge_equal
-from ...expr.simplify import linear_terms
 from ...graph.kinds.kind import kind_of
 from ...graph.kinds.scatter_add import ScatterAdd, inside, nest_index
 from ...graph.stage import (

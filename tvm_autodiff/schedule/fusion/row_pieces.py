@@ -4,7 +4,7 @@ decided.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...expr.build import like, sub, variable
@@ -58,6 +58,24 @@ def last_pieces(
     return [(first, last + 1, parts) for first, last, parts in found]
 
 
+def block_pieces(items: Sequence[Item], extent: int) -> list[tuple[int, int, Sequence[Item]]]:
+    """The last loop over results of reductions in pieces within which conditions are decided for
+    all that is reduced: the begin and the end of each.
+
+    ``Σ_{k<3} if i + k >= 1 then x[i + k - 1] else 0 → x[i + k - 1] for i >= 1``
+    """
+    if not any(item.guarded for item in items):
+        return [(0, extent, items)]
+    ranges = {a.var: axis_range(a) for item in items for a in item.reduced}
+    inside = {
+        var: (low, low + length - 1)
+        for var, (low, length) in ranges.items()
+        if isinstance(low, int) and isinstance(length, int)
+    }
+    found = _cut(items, len(items[0].spatial) - 1, extent, MAX_COPIES, inside)
+    return [(first, last + 1, parts) for first, last, parts in found]
+
+
 def _between_borders(
     items: Sequence[Item], extent: Expr
 ) -> list[tuple[Extent, Extent, Sequence[Item]]]:
@@ -98,11 +116,15 @@ def _resolved(
 
 
 def _cut(
-    items: Sequence[Item], number: int, extent: int, most: int
+    items: Sequence[Item],
+    number: int,
+    extent: int,
+    most: int,
+    inside: Mapping[Var, Interval] | None = None,
 ) -> list[tuple[int, int, Sequence[Item]]]:
     """A loop of a nest in pieces without changing conditions, from their first to their last."""
     var, roots = _over_one(items, number)
     return [
         (first, last, _resolved(items, number, var, resolved))
-        for first, last, resolved in split(roots, var, extent, most)
+        for first, last, resolved in split(roots, var, extent, most, inside)
     ]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from ...expr.build import cast, compare, const
 from ...expr.dtypes import integer_range
 from ...expr.integers.intervals import Intervals
+from ...expr.linear_terms import linear_terms
 from ...expr.nodes import (
     INTEGER_DIVISIONS,
     Axis,
@@ -27,7 +28,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import Fold, postorder
-from ...expr.simplify import linear_terms, prove
+from ...expr.simplify import prove
 from ...graph.sizes.widened import Widened
 from ...graph.stage import Extent, axis_range, shape_of
 from .access import Affine, AffineForms, Interval, interval

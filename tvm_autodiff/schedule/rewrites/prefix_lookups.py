@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from ...expr.build import add, all_of, compare, conjuncts, const, if_then_else, select, sub
+from ...expr.linear_terms import linear_sum, linear_terms
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -31,7 +32,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import depends_on, expand_lets, loaded_tensors, postorder, substituter
-from ...expr.simplify import collect_terms, linear_sum, linear_terms, prove, simplify
+from ...expr.simplify import collect_terms, prove, simplify
 from ...graph.graph import each_stage
 from ...graph.sizes.equal_sizes import equal_extents
 from ...graph.sizes.nonnegative import nonnegative

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...expr.build import all_of, compare, conjuncts, const, if_then_else, like
+from ...expr.linear_terms import linear_terms
 from ...expr.nodes import (
     BRANCHES,
     COMPARISONS,
@@ -30,7 +31,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import depends_on, expand_lets, replace_outermost, substituter
 from ...expr.sharing.lets import merge_equal
-from ...expr.simplify import collect_terms, linear_terms
+from ...expr.simplify import collect_terms
 from ...graph.graph import each_stage
 from ...graph.stage import (
     Operation,

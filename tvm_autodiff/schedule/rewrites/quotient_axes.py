@@ -14,6 +14,7 @@ from ...codegen.passes.merged_axes import with_merged_parameter
 from ...codegen.stages.primfunc import StageFunction
 from ...expr.build import add, const, mul, sub
 from ...expr.integers.exact_quotient import exact_quotient
+from ...expr.linear_terms import linear_terms
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -35,7 +36,6 @@ from ...expr.rewrite import (
     postorder,
     replace_outermost,
 )
-from ...expr.simplify import linear_terms
 from ...graph.stage import (
     Operation,
     axis_range,

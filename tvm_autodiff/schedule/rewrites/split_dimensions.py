@@ -16,6 +16,7 @@ from ...codegen.passes.merged_axes import with_merged_parameter
 from ...codegen.stages.primfunc import StageFunction
 from ...expr.integers.exact_quotient import exact_quotient
 from ...expr.integers.intervals import Intervals, range_intervals
+from ...expr.linear_terms import linear_sum, linear_terms
 from ...expr.nodes import (
     Expr,
     Tensor,
@@ -28,7 +29,6 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import contains_load, expand_lets, map_loads, postorder, variables_of
-from ...expr.simplify import linear_sum, linear_terms
 from ...graph.stage import (
     Extent,
     axis_range,

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...expr.build import add, affirmed, compare, const, like, mul, variable
+from ...expr.linear_terms import linear_terms
 from ...expr.nodes import INDEX_DTYPES, Expr, Var, dtype_of, op_name, operands
 from ...expr.rewrite import contains_load, variables_of
-from ...expr.simplify import linear_terms, simplify
+from ...expr.simplify import simplify
 from ...expr.structural import StructuralKeys
 from ...rules.terms import Condition
 

@@ -11,9 +11,9 @@ from tvm import te
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tvm_autodiff.expr.linear_terms import linear_terms
 from tvm_autodiff.expr.nodes import op_name, operands
 from tvm_autodiff.expr.rewrite import postorder
-from tvm_autodiff.expr.simplify import linear_terms
 from tvm_autodiff.graph.stage import sources_of
 from tvm_autodiff.schedule.rewrites.loops.reversed_axes import with_reversed_axes
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form

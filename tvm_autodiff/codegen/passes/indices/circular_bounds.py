@@ -18,9 +18,9 @@ from tvm.ir import prim
 
 from ....expr.build import conjuncts, negate
 from ....expr.integers.intervals import Interval, Intervals
+from ....expr.linear_terms import linear_terms
 from ....expr.nodes import Expr, Var, is_integer, node_id, op_name, operands
 from ....expr.rewrite import substituter, variables_of
-from ....expr.simplify import linear_terms
 
 _ROUNDS = 4  #: of narrowing bounds by each other
 _LEAVES, _SUMS = ("const", "var"), ("add", "sub", "mul", "floordiv", "floormod")

@@ -19,6 +19,7 @@ from tvm.ir import prim
 from ....errors import UnsolvableError
 from ....expr.build import add
 from ....expr.integers.intervals import C_CASTS
+from ....expr.linear_terms import linear_sum, linear_terms
 from ....expr.nodes import (
     INTEGER_DIVISIONS,
     Expr,
@@ -31,7 +32,7 @@ from ....expr.nodes import (
     operands,
 )
 from ....expr.rewrite import contains, rewrite, substituter, variables_of
-from ....expr.simplify import constant_bounds, linear_sum, linear_terms
+from ....expr.simplify import constant_bounds
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
 #: choice → the number of its first value operand

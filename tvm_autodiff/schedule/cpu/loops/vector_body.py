@@ -27,6 +27,7 @@ from ....codegen.loop_nest import (
 from ....codegen.vectors import filled_with, picked, whole, widened_read, widened_store
 from ....expr.build import add, cast, const, like, mul, sub, variable
 from ....expr.costly import EXPENSIVE
+from ....expr.linear_terms import linear_terms
 from ....expr.nodes import (
     BINARY_CLASSES,
     Expr,
@@ -41,7 +42,6 @@ from ....expr.nodes import (
     tensor_key,
 )
 from ....expr.rewrite import postorder, replace_outermost, substitute
-from ....expr.simplify import linear_terms
 from ....graph.stage import Extent, shape_of
 from ...cost import MAX_STRIDE
 from ...declined import Declined

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ....codegen.loop_nest import (
     VECTORIZED,
@@ -25,13 +26,14 @@ from ....codegen.loop_nest import (
     store,
 )
 from ....expr.build import add, const, variable
+from ....expr.costly import is_expensive
 from ....expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
-from ....expr.rewrite import postorder, substituter
+from ....expr.rewrite import depends_on, postorder, substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
 from ...cost import LATENCY, MAX_COPIES
 from ...fusion.merged_loops import merged
 from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold
-from ...fusion.row_pieces import last_pieces, outer_pieces
+from ...fusion.row_pieces import block_pieces, last_pieces, outer_pieces
 from ...kernel import size_of
 from ...nest.access import Interval
 from .strip_mining import (
@@ -204,8 +206,26 @@ class NestWriter:
         values, loops = self._outer(first, rows, first.spatial[:-1])
         low, extent = _bounds(first, first.spatial[-1], rows, values)
         assert isinstance(extent, int)
+        pieces = [
+            self._block_piece(parts, rows, values, (_plus(begin, low), end - begin))
+            for begin, end, parts in block_pieces(items, extent)
+        ]
+        return loops(sequence(pieces))
+
+    def _block_piece(
+        self,
+        items: Sequence[Item],
+        rows: Sequence[Expr],
+        values: Sequence[Expr],
+        bounds: tuple[Extent, int],
+    ) -> Statement:
+        """Results of `_block` from one on, as many as there are, along the last axis."""
+        first, (low, extent) = items[0], bounds
+        guarded = any(item.guarded for item in items)
         folds = sum(len(outputs_of(item.op)) for item in items)
-        lanes, unroll = _strip_of_block(extent, 1 if first.guarded else first.lanes, folds)
+        lanes, unroll = _strip_of_block(extent, 1 if guarded else first.lanes, folds)
+        if any(map(_is_expensive, items)):
+            unroll = 1  # the body hides the latency of its sums, and takes long to compile
         accumulators = [self._buffers(item, "part", unroll * lanes) for item in items]
 
         def piece(base: Expr, groups: int, width: int) -> Statement:
@@ -250,7 +270,7 @@ class NestWriter:
             return sequence([at(begin), body, at(finish)])
 
         dtype = dtype_of(first.spatial[-1].var)
-        return loops(strips(extent, lanes, unroll, dtype, piece))
+        return strips(extent, lanes, unroll, dtype, piece)
 
     def _results(
         self, item: Item, accumulators: Sequence[Local], lane: Expr, indices: Sequence[Expr]
@@ -292,6 +312,13 @@ def _strip_of_block(extent: int, lanes: int, folds: int) -> tuple[int, int]:
         return even, whole
     lanes = min(lanes, extent)
     return lanes, 1 if lanes == 1 else vectors_of_strip(extent, lanes, folds)
+
+
+def _is_expensive(item: Item) -> bool:
+    """Whether vectors of results take expensive functions each."""
+    var = item.spatial[-1].var
+    calls = filter(is_expensive, postorder(item.sources))
+    return any(depends_on(node, [var]) for node in calls)
 
 
 def _identities(item: Item) -> Sequence[Expr]:
@@ -355,5 +382,5 @@ def _bounds(
     )
 
 
-def _plus(value: Expr, low: Extent) -> Expr:
+def _plus(value: Extent, low: Extent) -> Any:
     return value + low if not isinstance(low, int) or low else value

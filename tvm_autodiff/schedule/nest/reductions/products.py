@@ -15,6 +15,7 @@ from math import gcd
 from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul
 from ....expr.costly import may_be_infinite
 from ....expr.factoring import conditional_factors
+from ....expr.linear_terms import linear_sum, linear_terms
 from ....expr.nodes import (
     COMPARISONS,
     Axis,
@@ -36,7 +37,6 @@ from ....expr.rewrite import (
     rewrite,
     variables_of,
 )
-from ....expr.simplify import linear_sum, linear_terms
 from ....graph.stage import Operation, Reduction, reduction_of
 from ..access import Affine, AffineForms, affine_forms, combine, stride_of
 from ..in_range import Loops, range_conditions, read_conditions

@@ -18,6 +18,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from ....expr.build import cast, const, like, sub
+from ....expr.linear_terms import linear_terms
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -30,7 +31,7 @@ from ....expr.nodes import (
     operands,
 )
 from ....expr.rewrite import contains_load, depends_on, expand_lets, postorder, rewrite, substituter
-from ....expr.simplify import collect_terms, linear_terms, normalize_node
+from ....expr.simplify import collect_terms, normalize_node
 from ....graph.graph import each_stage
 from ....graph.stage import (
     Operation,

@@ -27,6 +27,7 @@ from ....expr.build import (
 from ....expr.costly import may_be_infinite
 from ....expr.factoring import conditional_factors
 from ....expr.integers.intervals import Intervals, range_intervals
+from ....expr.linear_terms import linear_terms
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -52,7 +53,6 @@ from ....expr.rewrite import (
     substituter,
     variables_of,
 )
-from ....expr.simplify import linear_terms
 from ....expr.structural import StructuralKeys
 from ....graph.graph import each_stage
 from ....graph.stage import (
