@@ -150,3 +150,31 @@ def test_values_of_blocks_in_pieces(width):
     want = sum(w * v for w, v in zip(weights, shifted, strict=True)) / sum(weights)
     np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(total, (want**2).sum(1), rtol=1e-5)
+
+
+def test_choices_by_data_are_selects_where_reads_are_in_bounds():
+    """``if j + 1 < n then (if x[n, j] > 0 then x[n, j + 1] else 1)``, of which a vector would read
+    beyond the row at its end only.
+    """
+    x = te.placeholder((ROWS, WIDTH), name="x")
+
+    def body(n, j):
+        chosen = te.if_then_else(x[n, j] > 0, x[n, j + 1], 1.0)
+        return te.exp(te.if_then_else(j + 1 < WIDTH, chosen, 0.0))
+
+    y = te.compute((ROWS, WIDTH), body, name="y")
+    j = te.reduce_axis((0, WIDTH), "j")
+    total = te.compute((ROWS,), lambda n: te.sum(y[n, j] * y[n, j], axis=j), name="total")
+    [group] = groups_of([y, total])
+    nest = nests_of(items_of(group, avx512(1)))[0]
+    found = {
+        (begin, end): any(item.guarded for item in items)
+        for begin, end, items in last_pieces(nest.items, 0, WIDTH)
+    }
+    assert found == {(0, WIDTH - 1): False, (WIDTH - 1, WIDTH): False}
+    values = np.random.default_rng(0).standard_normal((ROWS, WIDTH)).astype("float32")
+    shifted = np.pad(values[:, 1:], ((0, 0), (0, 1)))
+    want = np.where(values > 0, shifted, 1.0)
+    want[:, -1] = 0.0
+    got, _ = build([x], [y, total], cache=False)(values)
+    np.testing.assert_allclose(got, np.exp(want), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Reductions with a short last axis, over a symbolic one last: which are, and equal values."""
+"""Reductions over another output axis last: which are, and equal values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tvm import te
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.stage import shape_of
 from tvm_autodiff.schedule.kernel import Kernel
-from tvm_autodiff.schedule.rewrites.turned_results import turned_results
+from tvm_autodiff.schedule.rewrites.turned_results import turned_columns, turned_results
 
 F = "float64"
 n, m = te.var("n"), te.var("m")
@@ -58,4 +58,47 @@ def test_order_and_values(name: str, after: bool) -> None:
     rng = np.random.default_rng(0)
     values = [(a, rng.normal(size=(5, 3))), (b, rng.normal(size=(4, 3)))]
     want, got = evaluate_graph([output, reader.outputs[0]], values, {n: 5, m: 4})
+    np.testing.assert_allclose(got, want, rtol=1e-14)
+
+
+x = te.placeholder((12, 9, 40), F, name="x")
+
+
+def columns(shape: Any, body: Callable[..., Any], extent: int = 12) -> Any:
+    k = te.reduce_axis((0, extent), "k")
+    return te.compute(shape, lambda *i: te.sum(body(*i, k), axis=k), name="d")
+
+
+#: name → the stage, and the place of each axis afterwards
+COLUMNS: dict[str, tuple[Callable[[], Any], list[int] | None]] = {
+    "memory lies along the first axis": (
+        lambda: columns((40, 9), lambda i, j, k: x[k, j, i] * 2.0),
+        [1, 0],
+    ),
+    "in another order": (
+        lambda: columns((9, 40, 2), lambda j, i, c, k: x[k, j, i] + x[0, j, i] * c),
+        [0, 2, 1],
+    ),
+    "along the last axis": (lambda: columns((9, 40), lambda j, i, k: x[k, j, i]), None),
+    "along two axes": (lambda: columns((40, 40), lambda i, j, k: x[k, 0, i] * x[k, 1, j]), None),
+    "along what is reduced": (lambda: columns((9, 12), lambda j, n, k: x[n, j, k], 40), None),
+    "too short": (lambda: columns((3, 9), lambda i, j, k: x[k, j, i]), None),
+    "few terms for each result": (lambda: columns((40, 9), lambda i, j, k: x[k, j, i], 2), None),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_columns_of_another_axis(name: str) -> None:
+    make, order = COLUMNS[name]
+    stage = make()
+    found = turned_columns(Kernel(stage.op))
+    if order is None:
+        assert found is None
+        return
+    assert found is not None
+    whole, reader = found
+    shape = shape_of(stage)
+    assert list(shape_of(whole.root.output(0))) == [shape[place] for place in order]
+    values = [(x, np.random.default_rng(0).normal(size=(12, 9, 40)))]
+    want, got = evaluate_graph([stage, reader.outputs[0]], values)
     np.testing.assert_allclose(got, want, rtol=1e-14)

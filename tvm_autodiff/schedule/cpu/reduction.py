@@ -19,6 +19,7 @@ from ..nest.access import has_branches, strides_along
 from ..nest.reductions.commuting import commutes
 from ..rewrites.conditions.guards import selected
 from ..rewrites.sums.split_reduction import even_part, split_reduction
+from ..rewrites.turned_results import turned_columns
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.columns import columns, single_results, vectors_of_parts
 from .loops.parallel import parts_for_threads
@@ -40,6 +41,10 @@ def _reduced(kernel: Kernel, machine: Machine) -> Made | Declined:
         partial, combined = lanes
         return in_parts([vectors_of_parts(partial, machine)], partial, combined, kernel)
     found = columns(kernel, machine)
+    turned = turned_columns(kernel) if isinstance(found, Declined) else None
+    if turned is not None:
+        whole, reader = turned
+        return in_parts([Rest(whole)], whole, reader, kernel)
     parts = _even(kernel, machine) if isinstance(found, Declined) else None
     if parts is not None:
         most, rest, whole = parts

@@ -288,15 +288,15 @@ def _changes_within(op: Operation, member: RowKernel) -> bool:
 
 
 def _reads_columns(op: Operation, reduction: Reduction, member: RowKernel) -> bool:
-    """``y[i] = Σ_k x[k, i]``: whether rows that are too long to be unrolled are next to each other
-    in memory, element by element.
+    """``y[i] = Σ_k x[k, i]``, ``y[i, j] = Σ_k x[k, j, i]``: whether rows that are too long to be
+    unrolled are next to each other in memory, element by element.
     """
     if size_of([axis_range(axis)[1] for axis in reduction.axes]) <= MAX_COPIES:
         return False
-    row = member.row_axes[-1].var
+    rows = [node_id(axis.var) for axis in member.row_axes]
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     return any(
-        stride_of(node, node_id(row), variables) == 1
+        any(stride_of(node, row, variables) == 1 for row in rows)
         and all(stride_of(node, node_id(a.var), variables) not in (0, 1) for a in reduction.axes)
         for node in postorder(list(reduction.sources))
         if is_load(node)

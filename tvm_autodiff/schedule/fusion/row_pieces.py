@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...expr.build import like, sub, variable
-from ...expr.nodes import BRANCHES, Expr, Var, binary, dtype_of, op_name, operands
+from ...expr.nodes import BRANCHES, Expr, Var, binary, dtype_of, node_id, op_name, operands
 from ...expr.rewrite import depends_on, postorder, substituter, variables_of
-from ...graph.stage import Extent, axis_range
+from ...graph.stage import Extent, axis_range, loop_axes
 from ..cost import MAX_COPIES
 from ..nest.access import Interval
+from ..nest.in_range import loops_of
 from ..nest.index_set_splitting import split
 from ..nest.inside import borders, decided_between
+from ..rewrites.conditions.guards import selected_within
 from .row_items import Item, is_cut
 
 
@@ -103,13 +105,22 @@ def _over_one(items: Sequence[Item], number: int) -> tuple[Var, list[Expr]]:
 
 
 def _resolved(
-    items: Sequence[Item], number: int, var: Var, values: Sequence[Expr]
+    items: Sequence[Item],
+    number: int,
+    var: Var,
+    values: Sequence[Expr],
+    inside: Interval | None = None,
 ) -> Sequence[Item]:
-    """The items with other values, over the one variable of a loop."""
+    """The items with other values, over the one variable of a loop, which runs over an interval."""
     rest, found = iter(values), []
     for item in items:
-        back = substituter({var: item.loops[number].var})
+        own = item.loops[number].var
+        back = substituter({var: own})
         sources = tuple(back(next(rest)) for _ in item.sources)
+        if inside is not None:  # where a read is in bounds, although it is not everywhere
+            loops = loops_of(loop_axes(item.op))
+            loops = replace(loops, ranges={**loops.ranges, node_id(own): inside})
+            sources = selected_within(sources, loops)
         guarded = not item.straight or is_cut(sources, item.loops[-1].var)
         found.append(replace(item, sources=sources, guarded=guarded))
     return found
@@ -125,6 +136,6 @@ def _cut(
     """A loop of a nest in pieces without changing conditions, from their first to their last."""
     var, roots = _over_one(items, number)
     return [
-        (first, last, _resolved(items, number, var, resolved))
+        (first, last, _resolved(items, number, var, resolved, (first, last)))
         for first, last, resolved in split(roots, var, extent, most, inside)
     ]

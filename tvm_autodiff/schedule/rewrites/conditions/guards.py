@@ -107,9 +107,13 @@ def selected(sources: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Expr, ...]:
     """``if c then a else b → select(c, a, b)`` if a and b are safe to evaluate, because vectors
     have no branches; reads at data of a and b may be clamped for that.
     """
+    return selected_within(sources, loops_of(axes))
+
+
+def selected_within(sources: Sequence[Expr], loops: Loops) -> tuple[Expr, ...]:
+    """What is `selected` where loops run over some ranges."""
     if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
         return tuple(sources)
-    loops = loops_of(axes)
     safety = Safety(loops)
 
     def visit(node: Expr) -> Expr | None:
