@@ -17,7 +17,7 @@ from tvm_autodiff import Cost, differentiate, estimate_cost, show, simplify_redu
 from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.expr.build import select
 from tvm_autodiff.expr.nodes import as_expr, dtype_of, tensor_key
-from tvm_autodiff.graph.stage import reduction_of, shape_of
+from tvm_autodiff.graph.stage import axis_range, reduction_of, shape_of
 from tvm_autodiff.zero_elimination.passes.reductions import solve_masks
 
 D = "float64"
@@ -483,3 +483,36 @@ def test_equations_of_indices_are_solved_before_scheduling():
     [solved] = solve_masks([y])
     assert (estimate_cost(y).iterations, estimate_cost(solved).iterations) == (72, 36)
     assert_equal_values([y], [solved])
+
+
+X, H, N = tensor(40, name="x"), tensor(5, name="h"), te.var("n")
+Y = te.placeholder((N,), D, name="y")
+
+#: name → the condition on the place i and what is summed, k < 40, and how many terms are left
+BANDS = {
+    "a filter over all places": (lambda i, k: te.all(i - k >= 0, i - k < 5), 5),
+    "its mirror image": (lambda i, k: te.all(k >= i, k <= i + 4), 5),
+    "both sides": (lambda i, k: te.all(k - i <= 2, i - k <= 2), 5),
+    "every second place": (lambda i, k: te.all(2 * k >= i, 2 * k < i + 8), 4),
+    "one side": (lambda i, k: k <= i, 40),
+    "more than half": (lambda i, k: te.all(i - k >= 0, i - k < 25), 40),
+    "bounds on the window alone": (lambda i, k: te.all(k >= 3, k < 40), 40),
+}
+
+
+@pytest.mark.parametrize("name", BANDS)
+def test_narrow_bands_are_solved_before_scheduling(name):
+    condition, terms = BANDS[name]
+    tap = lambda i, k: H[te.max(te.min(i - k, 4), 0)]  # noqa: E731
+    y = total((40,), (40,), lambda i, k: where(condition(i, k), X[k] * tap(i, k)))
+    [solved] = solve_masks([y])
+    assert estimate_cost(solved).iterations == 40 * terms
+    assert_equal_values([y], [solved])
+
+
+def test_a_band_of_a_symbolic_sum_is_solved():
+    k = te.reduce_axis((0, N), "k")
+    body = lambda i: te.sum(where(te.all(i - k >= 0, i - k < 5), Y[k] * H[i - k]), axis=k)  # noqa: E731
+    y = te.compute((N,), body, name="b")
+    [solved] = solve_masks([y])
+    assert [extent for _, extent in map(axis_range, reduction_of(solved.op).axes)] == [5]

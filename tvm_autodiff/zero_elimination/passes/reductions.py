@@ -31,6 +31,7 @@ from ...rules.reductions.reducers import classify
 from ...rules.terms import Condition
 from ..strategies.table import cheapest
 from ..sums.assemble import assemble
+from ..sums.bands import is_banded
 from ..sums.data_bounds import windows_of, with_equations
 from ..sums.data_equations import is_data_equation
 from ..sums.iterations import stage_iterations
@@ -95,10 +96,12 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
 
 
 def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """`simplify_reductions` for the stages that are a sum with an equation that determines an axis.
+    """`simplify_reductions` for the stages that are a sum with an equation that determines an axis,
+    or with bounds that leave a narrow band of it.
 
     Such a sum is dense in an axis that data determines (a segment sum, a one-hot product), or that
-    the indices do (a diagonal, every second place of a transposed convolution).
+    the indices do (a diagonal, every second place of a transposed convolution, a filter as a sum
+    over all places).
     """
 
     def step(op: Operation) -> Sequence[Tensor]:
@@ -118,7 +121,8 @@ def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
             return contains_load(node) or depends_on(node, summed)
 
         [source] = reduction.sources
-        if not contains([with_stored_masks(source), reduction.condition], determines):
+        values = [with_stored_masks(source), reduction.condition]
+        if not contains(values, determines) and not is_banded(values, reduction.axes):
             return outputs_of(op)
         masked = _with_stored_masks(op, reduction)
         found = _simplified(masked)

@@ -21,8 +21,10 @@ Terms = frozenset[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class _Bound:
-    """``sign*(left - end) >= 0``: the terms of the difference, by key, and its constant."""
+class Bound:
+    """``sign*(left - end) >= 0``: a bound from one side, with the terms of the difference, by key,
+    and its constant.
+    """
 
     left: Expr
     end: Expr
@@ -163,12 +165,12 @@ def _parts(condition: Expr) -> list[Expr]:
     return affirmed(condition) if contains_load(condition) else [condition]
 
 
-def _pairs(conditions: Sequence[Condition]) -> Iterator[tuple[int, int, int, _Bound]]:
+def _pairs(conditions: Sequence[Condition]) -> Iterator[tuple[int, int, int, Bound]]:
     """The places of two bounds on data, the number of integers between them, and the first."""
     keys = StructuralKeys()
-    earlier: dict[Terms, list[tuple[int, _Bound]]] = {}
+    earlier: dict[Terms, list[tuple[int, Bound]]] = {}
     for place, condition in enumerate(conditions):
-        bound = _bound(condition.expr, keys)
+        bound = bound_of(condition.expr, keys) if contains_load(condition.expr) else None
         if bound is None:
             continue
         for first, other in earlier.get(bound.opposite, []):
@@ -187,9 +189,9 @@ def _joined(
     return (*joined[:second], *joined[second + 1 :])
 
 
-def _bound(condition: Expr, keys: StructuralKeys) -> _Bound | None:
-    """A condition on data that bounds integers from one side."""
-    if op_name(condition) not in _BOUNDS or not contains_load(condition):
+def bound_of(condition: Expr, keys: StructuralKeys) -> Bound | None:
+    """A condition that bounds integers from one side."""
+    if op_name(condition) not in _BOUNDS:
         return None
     left, right = operands(condition)
     if dtype_of(left) not in INDEX_DTYPES:
@@ -205,4 +207,4 @@ def _bound(condition: Expr, keys: StructuralKeys) -> _Bound | None:
             terms[key] = terms.get(key, 0) + factor * times
     # a > b is a >= b + 1
     end = simplify(add(right, like(right, sign))) if strict else right
-    return _Bound(left, end, sign, frozenset(one for one in terms.items() if one[1]), constant)
+    return Bound(left, end, sign, frozenset(one for one in terms.items() if one[1]), constant)
