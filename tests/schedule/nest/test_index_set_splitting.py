@@ -55,28 +55,6 @@ def test_pieces(exprs, extent, expected):
             assert not any(op_name(n) in left for n in postorder(here))
 
 
-#: conditions on i, 0..19, and j, 0..4 → the pieces in which they hold for all j, or for none
-OVER = [
-    (lambda i, j: [i + j >= 2], [(0, 1), (2, 19)]),
-    (lambda i, j: [i + j - 2 >= 0, i + j - 2 < 20], [(0, 1), (2, 17), (18, 19)]),
-    (lambda i, j: [i + j >= 8, i >= 2], [(0, 3), (4, 7), (8, 19)]),
-    (lambda i, j: [j <= i], [(0, 3), (4, 19)]),
-    (lambda i, j: [i - 2 * j >= 30], [(0, 19)]),
-    (lambda i, j: [2 * i + 3 * j < 20, i < 7], [(0, 3), (4, 6), (7, 9), (10, 19)]),
-    (lambda i, j: [i < 7], [(0, 6), (7, 19)]),
-]
-
-
-@pytest.mark.parametrize(("conditions", "expected"), OVER)
-def test_pieces_over_the_values_of_inner_loops(conditions, expected):
-    found = split([guarded(te.all(*conditions(i, j)))], i, 20, 16, {j: (0, 4)})
-    assert [(low, high) for low, high, _ in found] == expected
-    for low, high, [body] in found:
-        holds = np.array([[all(conditions(a, b)) for b in range(5)] for a in range(low, high + 1)])
-        alike = holds.all() or not holds.any()
-        assert (op_name(body) != "if_then_else") == alike
-
-
 A, N = te.placeholder((64,), name="A"), te.var("n")
 ZERO = tirx.const(0.0, "float32")
 

@@ -4,15 +4,16 @@ decided.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ...expr.build import like, sub, variable
-from ...expr.nodes import BRANCHES, Expr, Var, binary, dtype_of, node_id, op_name, operands
+from ...expr.nodes import BRANCHES, Axis, Expr, Var, binary, dtype_of, node_id, op_name, operands
 from ...expr.rewrite import depends_on, postorder, substituter, variables_of
 from ...graph.stage import Extent, axis_range, loop_axes
 from ..cost import MAX_COPIES
 from ..nest.access import Interval
+from ..nest.axis_bounds import decided_piece
 from ..nest.in_range import loops_of
 from ..nest.index_set_splitting import split
 from ..nest.inside import borders, decided_between
@@ -56,26 +57,44 @@ def last_pieces(
         return [(0, extent, items)]
     if not isinstance(extent, int):
         return _between_borders(items, extent)
-    found = _cut(items, len(items[0].loops) - 1, extent, MAX_COPIES)
-    return [(first, last + 1, parts) for first, last, parts in found]
+    number = len(items[0].loops) - 1
+    found = _cut(items, number, extent, MAX_COPIES)
+    if len(found) > 1:
+        return [(first, last + 1, parts) for first, last, parts in found]
+    axes = [axis for item in items for axis in item.loops[:-1]]
+    return list(_between_crossed_borders(items, number, extent, axes))
 
 
 def block_pieces(items: Sequence[Item], extent: int) -> list[tuple[int, int, Sequence[Item]]]:
-    """The last loop over results of reductions in pieces within which conditions are decided for
-    all that is reduced: the begin and the end of each.
+    """The last loop over results of reductions, as a border, what lies between, and another border:
+    the begin and the end of each.
 
     ``Σ_{k<3} if i + k >= 1 then x[i + k - 1] else 0 → x[i + k - 1] for i >= 1``
     """
-    if not any(item.guarded for item in items):
+    axes = [axis for item in items for axis in item.reduced]
+    return _between_crossed_borders(items, len(items[0].spatial) - 1, extent, axes)
+
+
+def _between_crossed_borders(
+    items: Sequence[Item], number: int, extent: int, others: Sequence[Axis]
+) -> list[tuple[int, int, Sequence[Item]]]:
+    """A loop with a piece on which conditions are decided for all values of other loops; as a whole
+    if that has no vectors.
+    """
+    var, roots = _over_one(items, number)
+    ranges = {node_id(var): (0, extent - 1), **loops_of(others).ranges}
+    variables = [var, *(axis.var for axis in others)]
+    found = None
+    if extent and any(item.guarded for item in items):
+        found = decided_piece(roots, var, variables, ranges)
+    if found is None:
         return [(0, extent, items)]
-    ranges = {a.var: axis_range(a) for item in items for a in item.reduced}
-    inside = {
-        var: (low, low + length - 1)
-        for var, (low, length) in ranges.items()
-        if isinstance(low, int) and isinstance(length, int)
-    }
-    found = _cut(items, len(items[0].spatial) - 1, extent, MAX_COPIES, inside)
-    return [(first, last + 1, parts) for first, last, parts in found]
+    (first, last), values = found
+    middle = _resolved(items, number, var, values, (first, last))
+    if any(item.guarded for item in middle):
+        return [(0, extent, items)]
+    pieces = [(0, first, items), (first, last + 1, middle), (last + 1, extent, items)]
+    return [piece for piece in pieces if piece[0] < piece[1]]
 
 
 def _between_borders(
@@ -127,15 +146,11 @@ def _resolved(
 
 
 def _cut(
-    items: Sequence[Item],
-    number: int,
-    extent: int,
-    most: int,
-    inside: Mapping[Var, Interval] | None = None,
+    items: Sequence[Item], number: int, extent: int, most: int
 ) -> list[tuple[int, int, Sequence[Item]]]:
     """A loop of a nest in pieces without changing conditions, from their first to their last."""
     var, roots = _over_one(items, number)
     return [
         (first, last, _resolved(items, number, var, resolved, (first, last)))
-        for first, last, resolved in split(roots, var, extent, most, inside)
+        for first, last, resolved in split(roots, var, extent, most)
     ]

@@ -22,53 +22,90 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import postorder, substitute
+from ...expr.rewrite import depends_on, postorder, substitute
 from ...expr.simplify import prove, simplify
 from ...graph.stage import axis_range
-from .access import Affine, AffineForms, Interval, affine_forms, combine, interval
-from .decided import decided
+from .access import Affine, AffineForms, Interval, affine_forms, interval
+from .decided import changes_at, decided, difference_of
+
+_BORDERS = frozenset((*COMPARISONS, "min", "max"))
 
 
 def longest_piece(
     exprs: Sequence[Expr], last: Var, variables: Sequence[Var], ranges: Mapping[int, Interval]
 ) -> Interval:
-    """The longest piece of the last axis without cuts; a clamp of a clamp is cut after the inner
+    """The longest piece of the last axis on which conditions and clamps are decided for all values
+    of the other loops, or the longest one without cuts; a clamp of a clamp is cut after the inner
     one is decided.
     """
     current, known = list(exprs), dict(ranges)
     while True:
         whole = known[node_id(last)]
-        ends = pairwise(_cuts(current, last, variables, known))
-        found = max(((first, end - 1) for first, end in ends), key=lambda one: one[1] - one[0])
+        cuts, open_parts = _cuts(current, last, variables, known)
+        every = [(first, end - 1) for first, end in pairwise(cuts)]
+        decided_ones = [
+            one for one in every if not any(a <= one[0] and one[1] < b for a, b in open_parts)
+        ]
+        found = max(decided_ones or every, key=lambda one: one[1] - one[0])
         if found == whole:
             return found
         known[node_id(last)] = found
         current = decided(current, variables, known)
 
 
+def decided_piece(
+    exprs: Sequence[Expr], last: Var, variables: Sequence[Var], ranges: Mapping[int, Interval]
+) -> tuple[Interval, list[Expr]] | None:
+    """The longest piece of the last axis, and the expressions there, if neither a condition nor a
+    clamp on the axis is left in them, and the piece is at least half of the axis.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i, k = te.var("i"), te.var("k")
+    >>> ranges = {node_id(i): (0, 9), node_id(k): (0, 2)}
+    >>> decided_piece([te.if_then_else(i + k >= 1, i + k - 1, 7)], i, [i, k], ranges)
+    ((1, 9), [i + k + -1])
+    >>> decided_piece([te.if_then_else(i + k * 9 >= 1, i, 7)], i, [i, k], ranges)
+    ((1, 9), [i])
+    >>> decided_piece([te.if_then_else(i + k * 9 >= 10, i, 7)], i, [i, k], ranges) is None
+    True
+    """
+    low, high = ranges[node_id(last)]
+    first, end = longest_piece(exprs, last, variables, ranges)
+    if 2 * (end + 1 - first) < high + 1 - low:
+        return None
+    found = decided(exprs, variables, {**ranges, node_id(last): (first, end)})
+    left = (node for node in postorder(found) if op_name(node) in _BORDERS)
+    if any(is_integer(operands(node)[0]) and depends_on(node, [last]) for node in left):
+        return None
+    return (first, end), found
+
+
 def _cuts(
     exprs: Sequence[Expr], last: Var, variables: Sequence[Var], ranges: Mapping[int, Interval]
-) -> list[int]:
-    """The ends of the last axis, and where comparisons or clamps change for some other index."""
+) -> tuple[list[int], list[Interval]]:
+    """The ends of the last axis, where comparisons or clamps change for some other index, and the
+    parts, the end of each excluded, on which one is another for another index.
+    """
     first, end = ranges[node_id(last)]
     found = {first, end + 1}
+    parts: list[Interval] = []
     forms = AffineForms(variables)
     for node in postorder(list(exprs)):
-        name = op_name(node)
-        if name not in COMPARISONS and name not in ("min", "max"):
+        if op_name(node) not in _BORDERS or not is_integer(operands(node)[0]):
             continue
-        if not is_integer(operands(node)[0]):
-            continue
-        left, right = map(forms.of, operands(node))
-        form = None if left is None or right is None else combine(left, right, -1, forms.order)
+        form = difference_of(node, forms)
         factor = 0 if form is None else form.coefficient(node_id(last))
         if form is None or not factor:
             continue
         terms = tuple((key, c) for key, c in form.terms if key != node_id(last))
-        # the difference of the sides is zero next to these places
-        for bound in interval(Affine(terms, form.constant), ranges) or ():
-            found |= {-bound // factor + step for step in (-1, 0, 1, 2)}
-    return sorted(cut for cut in found if first <= cut <= end + 1)
+        bounds = interval(Affine(terms, form.constant), ranges)
+        changes = [at for bound in bounds or () for at in changes_at(op_name(node), factor, bound)]
+        found.update(changes)
+        if bounds is not None and bounds[0] < bounds[1]:
+            parts.append((min(changes), max(changes)))
+    return sorted(cut for cut in found if first <= cut <= end + 1), parts
 
 
 @dataclass(frozen=True)

@@ -168,6 +168,24 @@ def _decider(
     return BranchRewriter(visit)
 
 
+def changes_at(name: str, factor: int, constant: int) -> list[int]:
+    """The places p, other than the least, at which it changes whether ``factor*p + constant``
+    compares with zero as a comparison says, or which side a clamp takes.
+
+    Examples
+    --------
+    >>> changes_at("lt", 2, -9), changes_at("eq", 1, -3), changes_at("min", -1, 4)
+    ([5], [3, 4], [5])
+    """
+    holds = HOLDS[name if name in COMPARISONS else "lt"]
+    root = -constant // factor
+    return [
+        place
+        for place in (root - 1, root, root + 1, root + 2)
+        if holds(factor * place + constant) != holds(factor * (place - 1) + constant)
+    ]
+
+
 def difference_of(node: Expr, forms: AffineForms) -> Affine | None:
     """The form of ``a - b`` for a comparison, or a clamp, of a and b; None if one has no form."""
     left, right = map(forms.of, operands_of(node))

@@ -24,11 +24,10 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import postorder
 from ..cost import MAX_COPIES, MAX_PIECES
-from .access import Affine, AffineForms, Interval, interval
-from .decided import HOLDS, DecidedForms, decided, difference_of, parts_decided
+from .access import Affine, AffineForms, Interval
+from .decided import DecidedForms, changes_at, decided, difference_of, parts_decided
 
 _BORDERS = frozenset((*COMPARISONS, "min", "max", "floordiv", "floormod"))
-_NOTHING: Mapping[int, Interval] = {}
 Piece = tuple[int, int, list[Expr]]  #: first, last, the expressions in between
 
 
@@ -40,10 +39,8 @@ def pieces(
     ranges: Mapping[int, Interval],
     most: int = MAX_PIECES,
     quotients: bool = True,
-    over: Mapping[int, Interval] = _NOTHING,
 ) -> list[Interval]:
-    """``0 .. extent-1`` cut into (first, last) so that conditions on `var` alone are decided, and
-    those that hold `over` all values of other variables, by id, or for none.
+    """``0 .. extent-1`` cut into (first, last) so that conditions on `var` alone are decided.
 
     Where that would take more than `most`, they are decided in an inner piece of at least half of
     the loop, with one piece on each side of it, or else there is one piece. Quotients are cut where
@@ -57,9 +54,6 @@ def pieces(
     [(0, 0), (1, 8), (9, 9)]
     >>> pieces([te.all(i >= 1, i >= 2, i < 90)], i, 100, [i], {}, most=3)
     [(0, 1), (2, 89), (90, 99)]
-    >>> k = te.var("k")
-    >>> pieces([i + k >= 2], i, 10, [i, k], {}, over={node_id(k): (0, 1)})
-    [(0, 0), (1, 1), (2, 9)]
     """
 
     forms = DecidedForms(variables)
@@ -69,9 +63,9 @@ def pieces(
 
     def place(low: int, high: int) -> int | None:
         """A cut between two indices."""
-        here = {**ranges, **over, node_id(var): (low, high)}
+        here = {**ranges, node_id(var): (low, high)}
         left = parts_decided(whole, _is_discrete, forms, here, bordered)
-        return _cut(left, var, forms, (low, high), quotients, over)
+        return _cut(left, var, forms, low, high, quotients)
 
     pending, done = [(0, extent - 1)] if whole else [], []
     while pending:
@@ -126,22 +120,12 @@ def _inner(place: Callable[[int, int], int | None], extent: int) -> Interval:
     return 0, extent - 1
 
 
-def split(
-    exprs: Sequence[Expr],
-    var: Var,
-    extent: int,
-    most: int,
-    over: Mapping[Var, Interval] | None = None,
-) -> list[Piece]:
-    """The loop ``0 <= var < extent`` as (first, last, the expressions in between), `over` the
-    ranges of loops inside it.
-    """
-    inside = {node_id(one): bounds for one, bounds in (over or {}).items()}
-    variables = [var, *(over or {})]
+def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece]:
+    """The loop ``0 <= var < extent`` as (first, last, the expressions in between)."""
     found = []
-    for low, high in pieces(exprs, var, extent, variables, {}, most, over=inside):
-        here = {**inside, node_id(var): (low, high)}
-        found.append((low, high, decided(exprs, variables, here)))
+    for low, high in pieces(exprs, var, extent, [var], {}, most):
+        here = {node_id(var): (low, high)}
+        found.append((low, high, decided(exprs, [var], here)))
     return found
 
 
@@ -149,31 +133,25 @@ def _cut(
     exprs: Sequence[Expr],
     var: Var,
     forms: AffineForms,
-    inside: Interval,
+    low: int,
+    high: int,
     quotients: bool,
-    over: Mapping[int, Interval],
 ) -> int | None:
-    """An index of an interval, other than its first, where a condition, a clamp or a quotient of
-    `var` changes.
-    """
-    low, high = inside
+    """An index in low+1 .. high where a condition, a clamp or a quotient of `var` alone changes."""
     for node in postorder(list(exprs)):
         name = op_name(node)
         if quotients and name in ("floordiv", "floormod"):
-            place = wrap(node, forms, node_id(var), inside)
+            place = wrap(node, forms, node_id(var), (low, high))
             if place is not None:
                 return place
-        for place in turning_points(node, forms, node_id(var), over):
+        for place in turning_points(node, forms, node_id(var)):
             if low < place <= high:
                 return place
     return None
 
 
-def turning_points(
-    node: Expr, forms: AffineForms, key: int, over: Mapping[int, Interval] = _NOTHING
-) -> list[int]:
-    """The values of a variable at which a condition or a clamp of it alone becomes another, or that
-    for the least or the greatest value of what else it has, `over` some ranges.
+def turning_points(node: Expr, forms: AffineForms, key: int) -> list[int]:
+    """The values of a variable at which a condition or a clamp of it alone becomes another.
 
     Examples
     --------
@@ -188,18 +166,9 @@ def turning_points(
     if not is_integer(operands_of(node)[0]):
         return []
     form = difference_of(node, forms)
-    factor = 0 if form is None else form.coefficient(key)
-    if form is None or not factor:
+    if form is None or len(form.terms) != 1 or form.terms[0][0] != key:
         return []
-    rest = Affine(tuple(term for term in form.terms if term[0] != key), form.constant)
-    ends = interval(rest, over)
-    holds = HOLDS[name if name in COMPARISONS else "lt"]
-    return [
-        place
-        for constant in dict.fromkeys(ends or ())
-        for place in range(-constant // factor - 1, -constant // factor + 3)
-        if holds(factor * place + constant) != holds(factor * (place - 1) + constant)
-    ]
+    return changes_at(name, form.terms[0][1], form.constant)
 
 
 def changes(form: Affine, divisor: int, inside: Interval) -> int:

@@ -26,6 +26,7 @@ from ...expr.rewrite import depends_on, postorder, substituter, variables_of
 from ...graph.stage import Operation, axis_range, loop_axes, sources_of
 from ..cost import MAX_PIECES
 from .access import AffineForms, Interval, depends_on_any, stride_of
+from .axis_bounds import decided_piece
 from .decided import DecidedForms, decided, parts_decided
 from .index_set_splitting import pieces, turning_points
 
@@ -132,6 +133,9 @@ def reads_within(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[
         return reads
     else:
         cut = pieces(roots, var, own[1] + 1, variables, ranges)
+        crossed = decided_piece(reads, var, variables, ranges) if len(cut) == 1 else None
+        if crossed is not None:
+            return [node for node in postorder(crossed[1]) if is_load(node)]
         longest = max(cut, key=lambda piece: piece[1] - piece[0])
         known = {**ranges, node_id(var): longest}
         found = parts_decided(roots, is_load, DecidedForms(variables), known)

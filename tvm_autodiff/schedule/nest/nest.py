@@ -29,6 +29,7 @@ from ...expr.simplify import simplify
 from ...graph.stage import Extent, axis_range, index_dtype
 from ..cost import MIN_LANES
 from .access import Interval
+from .axis_bounds import decided_piece
 from .decided import decided
 from .in_range import Loops
 from .index_set_splitting import pieces
@@ -276,6 +277,9 @@ def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
     if one.extent:
         known = [*nest.variables, *nest.sizes], nest.ranges
         cuts = pieces(nest.values, one.var, one.extent, *known, quotients=quotients)
+        if len(cuts) == 1 and one.lanes > 1:  # without the last turn of fewer copies
+            ranges = {**nest.ranges, node_id(one.var): cuts[0]}
+            cuts = _around(decided_piece(nest.values, one.var, known[0], ranges), cuts[0])
     found = [
         replace(one, low=low, extent=high - low + 1, left=0, lanes=_fitting(one, high - low + 1))
         for low, high in cuts
@@ -285,6 +289,15 @@ def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
         rest = range(one.left)
         found.append(replace(one, low=one.extent, extent=1, copies=rest, left=0, lanes=1))
     return found
+
+
+def _around(piece: tuple[Interval, list[Expr]] | None, whole: Interval) -> list[Interval]:
+    """A piece of an interval, and what lies on each side of it."""
+    if piece is None:
+        return [whole]
+    (first, last), (low, high) = piece[0], whole
+    parts = (low, first - 1), (first, last), (last + 1, high)
+    return [part for part in parts if part[0] <= part[1]]
 
 
 def _split_symbolic(nest: Nest, place: int) -> list[Loop]:

@@ -34,6 +34,7 @@ from .sums.scanned_sums import with_scanned_sums
 from .sums.shared.joined_sums import with_joined_sums
 from .sums.unused_axes import without_repeated_elements
 from .values.constant_values import with_constant_values
+from .values.dimension_order import with_ordered_dimensions
 from .values.distinct_values import with_distinct_values
 from .values.element_values import with_element_values
 from .values.placed_parts import with_ordered_placed_parts, with_placed_parts
@@ -94,6 +95,7 @@ BEFORE_KERNELS = (
 #: what one pass over memory computes
 INTO_KERNELS = (
     Rewrite(without_unit_axes),
+    Rewrite(with_ordered_dimensions),
     Rewrite(with_fused_argmax),
     Rewrite(with_added_sums),
     Rewrite(with_scanned_sums, exact=False),

@@ -1,0 +1,182 @@
+"""Orders the dimensions of intermediate tensors as their readers run: vectors lie along the last.
+
+    ``t[i, j, k] = f(x[i, j + k]), y[i, j] = Σ_{k<9} t[i, j, k]  →  t[i, k, j] = f(x[i, j + k]),
+    y[i, j] = Σ_{k<9} t[i, k, j]``
+
+A tensor is changed if most reads of it run along another dimension, and all that is read to
+compute it lies in memory in this order, too. Results and arguments stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from ....expr.linear_terms import linear_terms
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    Var,
+    is_load,
+    load,
+    load_tensor,
+    operands,
+    same_node,
+    tensor_key,
+)
+from ....expr.rewrite import contains_load, depends_on, postorder, rewrite
+from ....graph.graph import Graph, retarget, tensors_read_by
+from ....graph.stage import (
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    is_placeholder,
+    outputs_of,
+    reduced_axes,
+    reduction_bounds,
+    reduction_of,
+    sources_of,
+    with_bodies,
+)
+from ...cost import MIN_LANES, SHORT_LOOP
+from ...kernel import iterations, size_of
+from ...nest.inside import stage_reads_within
+from .digits import with_sources
+
+Key = tuple[int, int]
+T = TypeVar("T")
+#: tensors → the dimensions that become their last ones
+_Moved = Mapping[Key, int]
+
+
+def with_ordered_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Equal tensors, of which intermediate ones have the dimension last that most reads run along.
+    """
+    graph = Graph(outputs)
+    kept = set(map(tensor_key, outputs))
+    while True:
+        moved = _planned(graph, kept)
+        misfits = [
+            key
+            for op in graph.ops
+            for key in map(tensor_key, outputs_of(op))
+            if key in moved and not _reads_in_order(op, moved)
+        ]
+        if not misfits:
+            break
+        kept.update(misfits)
+    return _rebuilt(outputs, graph, moved) if moved else list(outputs)
+
+
+def _planned(graph: Graph, kept: set[Key]) -> _Moved:
+    """The dimension that becomes the last one, for each tensor of which most reads run along it."""
+    moved: dict[Key, int] = {}
+    for op in reversed(graph.ops):
+        if not _is_movable(op) or tensor_key(op.output(0)) in kept:
+            continue
+        tensor = op.output(0)
+        readers = graph.consumers(tensor)
+        if any(not is_compute(one) or contains_load(reduction_bounds(one)) for one in readers):
+            continue
+        reads = [0] * len(op.axis)
+        for reader in readers:
+            for dimensions in _runs(reader, tensor, moved):
+                for dimension in dimensions:
+                    reads[dimension] += iterations(reader)
+        most = max(reads)
+        if most > reads[-1]:
+            moved[tensor_key(tensor)] = max(n for n, count in enumerate(reads) if count == most)
+    return moved
+
+
+def _is_movable(op: Operation) -> bool:
+    """Whether a stage has a value for each place, of which any order can be computed."""
+    return (
+        is_compute(op) and op.num_outputs == 1 and len(op.axis) > 1 and reduction_of(op) is None
+    )
+
+
+def _runs(reader: Operation, tensor: Tensor, moved: _Moved) -> list[set[int]]:
+    """For each read of a tensor the dimensions along which vectors may lie: along the last axis of
+    the reader, or along a sum that is long.
+    """
+    last = _last(reader, moved)
+    long = [a.var for a in reduced_axes(reader) if size_of([axis_range(a)[1]]) >= SHORT_LOOP]
+    if last is not None and size_of([axis_range(last)[1]]) >= 2 * MIN_LANES:
+        long.append(last.var)
+    return [
+        set[int]().union(*(one for one in (_dimensions(read, v) for v in long) if len(one) == 1))
+        for read in _reads(reader, last)
+        if tensor_key(load_tensor(read)) == tensor_key(tensor)
+    ]
+
+
+def _last(op: Operation, moved: _Moved) -> Axis | None:
+    """The last output axis of a stage in its new order."""
+    if not len(op.axis):
+        return None
+    return op.axis[moved.get(tensor_key(op.output(0)), len(op.axis) - 1)]
+
+
+def _reads(op: Operation, last: Axis | None) -> list[Expr]:
+    """What a stage reads, away from the borders of an axis."""
+    roots = sources_of(op) if last is None else stage_reads_within(op, last.var)[0]
+    return [node for node in postorder(list(roots)) if is_load(node)]
+
+
+def _dimensions(read: Expr, var: Var) -> set[int]:
+    """The dimensions whose indices depend on a variable; all of them if not as the place does."""
+    indices = operands(read)
+    found = {n for n, index in enumerate(indices) if depends_on(index, [var])}
+    steps = [linear_terms(indices[number])[0] for number in found]
+    along = [[(n, k) for n, k in terms if depends_on(n, [var])] for terms in steps]
+    if all(len(one) == 1 and same_node(one[0][0], var) and one[0][1] == 1 for one in along):
+        return found
+    return set(range(len(indices)))
+
+
+def _reads_in_order(op: Operation, moved: _Moved) -> bool:
+    """Whether all that a stage reads lies in memory along its new last axis, or does not change."""
+    last = _last(op, moved)
+    assert last is not None
+    for read in _reads(op, last):
+        tensor = load_tensor(read)
+        own = moved.get(tensor_key(tensor), len(tensor.shape) - 1)
+        if not _dimensions(read, last.var) <= {own}:
+            return False
+    return True
+
+
+def _rebuilt(outputs: Sequence[Tensor], graph: Graph, moved: _Moved) -> list[Tensor]:
+    """The tensors over others whose dimensions are in another order."""
+    replaced: dict[Key, Tensor] = {}
+    turned: dict[Key, Tensor] = {}
+
+    def changed(node: Expr) -> Expr | None:
+        key = tensor_key(load_tensor(node)) if is_load(node) else None
+        if key is None or key not in turned:
+            return None
+        return load(turned[key], _in_order(operands(node), moved[key]))
+
+    for op in graph.ops:
+        if is_placeholder(op):
+            continue
+        new = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
+        if any(key in turned for key in map(tensor_key, tensors_read_by(op))):
+            new = with_sources(new[0].op, [rewrite(s, changed) for s in sources_of(new[0].op)])
+        key = tensor_key(op.output(0))
+        if key in moved:
+            order = _in_order(list(new[0].op.axis), moved[key])
+            [turned[key]] = with_bodies(new[0].op, bodies(new[0].op), order)
+            continue
+        for old, fresh in zip(outputs_of(op), new, strict=True):
+            if tensor_key(old) != tensor_key(fresh):
+                replaced[tensor_key(old)] = fresh
+    return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
+
+
+def _in_order(parts: Sequence[T], last: int) -> list[T]:
+    """``[a, b, c, d], 1 → [a, c, d, b]``"""
+    return [*parts[:last], *parts[last + 1 :], parts[last]]
