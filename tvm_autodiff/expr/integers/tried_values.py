@@ -12,9 +12,9 @@ from math import prod
 from typing import Any
 
 from ...errors import UnsolvableError
-from ..build import sub
+from ..build import compare, const, sub
 from ..linear_terms import linear_terms
-from ..nodes import Expr, Var, is_integer, op_name, operands, same_node
+from ..nodes import Expr, Var, dtype_of, is_integer, op_name, operands, same_node
 from ..rewrite import contains_load, variables_of
 from .integer_functions import compile_integers
 
@@ -96,6 +96,45 @@ def surely_holds(condition: Expr, box: Box) -> bool:
         left, right = right, left
     found = tried_bounds(sub(right, left), box)
     return found is not None and found[0] >= (name in ("lt", "gt"))
+
+
+def as_bounds(condition: Expr, box: Box, given: Sequence[Expr] = ()) -> list[Expr]:
+    """``i // 2 * 3 < i → i == 1``: a condition that holds in one interval of its only variable, as
+    far as others that are `given` hold, as linear conditions; itself where it does not.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> as_bounds(i // 2 * 3 < i, {i: (0, 48)}), as_bounds(i % 2 < 1, {i: (0, 48)})
+    ([i == 1], [i % 2 < 1])
+    >>> as_bounds(te.all(i // 3 > 1, i % 12 < 9), {i: (0, 12)}), as_bounds(i // 2 >= 0, {i: (0, 9)})
+    ([i >= 6, i <= 8], [])
+    >>> as_bounds(i <= (i + 2) // 3 * 2 + 14, {i: (0, 48)}, [(i + 2) % 3 <= 1])
+    [i <= 46]
+    """
+    variables = variables_of(condition)
+    if len(variables) != 1 or variables[0] not in box:
+        return [condition]
+    [var] = variables
+    low, extent = box[var]
+    given = [one for one in given if all(same_node(var, own) for own in variables_of(one))]
+    if not 0 < extent <= _MOST_POINTS or contains_load([condition, *given]):
+        return [condition]
+    try:
+        holds = compile_integers([condition, *given], variables)
+    except UnsolvableError:
+        return [condition]
+    found = {place: holds(place) for place in range(low, low + extent)}
+    counted = [place for place, (_, *others) in found.items() if all(others)]
+    places = [place for place in counted if found[place][0]]
+    if not places or places != [p for p in counted if places[0] <= p <= places[-1]]:
+        return [condition]
+    first, last = (const(place, dtype_of(var)) for place in (places[0], places[-1]))
+    if len(places) == 1:
+        return [compare("eq", var, first)]
+    lower = [compare("ge", var, first)] if places[0] > counted[0] else []
+    return [*lower, *([compare("le", var, last)] if places[-1] < counted[-1] else [])]
 
 
 def _apart(terms: Sequence[tuple[Expr, int]]) -> list[tuple[list[Var], list[tuple[Expr, int]]]]:

@@ -23,11 +23,28 @@ from ...expr.build import (
     variable,
     zero_like,
 )
-from ...expr.integers.tried_values import literal_box, surely_holds
-from ...expr.nodes import Axis, Expr, Var, dtype_of, is_const, node_id, op_name, same_node
-from ...expr.rewrite import contains, contains_load, depends_on, substituter, variables_of
+from ...expr.integers.tried_values import Box, as_bounds, literal_box, surely_holds
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Var,
+    dtype_of,
+    is_const,
+    node_id,
+    op_name,
+    operands,
+    same_node,
+)
+from ...expr.rewrite import (
+    contains,
+    contains_load,
+    depends_on,
+    rewrite,
+    substituter,
+    variables_of,
+)
 from ...expr.sharing.lets import bind_shared
-from ...expr.simplify import collect_terms, prove
+from ...expr.simplify import collect_terms, prove, simplify
 from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded
 from .conditions import in_order, on_indices, settled
@@ -138,12 +155,15 @@ def solve(
         data = [*(c for c in filled if not on_indices(c)), *data]
     box_of_all = literal_box(ranges)
     known = [c for c in known if not (_divides(c) and surely_holds(c, box_of_all))]
+    known = _linear(known, box_of_all)
     masks = [*(c.expr for c in others if is_data_equation(c.expr)), *rare(others)]
     between = [bound for one in windows_of(others) for bound in one.bounds]
     windows = [*between, *map(move_on, data)]
     loose = [var for axis in axes for var in _loose(axis, equations, solution)]
     source = guarded(
-        settled(collect_terms(move_on(move(value))), found.variables, parameters),
+        _at_one_place(
+            settled(collect_terms(move_on(move(value))), found.variables, parameters), known
+        ),
         [
             *([Condition(all_of(known), True)] if known else []),
             *in_order(others, [Condition(move_on(c), False) for c in data]),
@@ -175,6 +195,34 @@ def solve(
 def _divides(condition: Expr) -> bool:
     """Whether a condition is beyond linear inequalities, which the solver decides itself."""
     return contains(condition, lambda node: op_name(node) in ("floordiv", "floormod"))
+
+
+def _linear(conditions: Sequence[Expr], box: Box) -> list[Expr]:
+    """Conditions of which those with quotients are linear, where they are equal to linear ones."""
+    found = [[condition] for condition in conditions]
+    for number, condition in enumerate(conditions):
+        if _divides(condition):
+            others = [one for part in (*found[:number], *found[number + 1 :]) for one in part]
+            found[number] = as_bounds(condition, box, others)
+    return [condition for part in found for condition in part]
+
+
+def _at_one_place(value: Expr, conditions: Sequence[Expr]) -> Expr:
+    """``if i == 1 then x[i, (i + 1) % 2] → x[i, 0]``: quotients of an index that has one value."""
+    places = {
+        node_id(operands(c)[0]): operands(c)
+        for c in conditions
+        if op_name(c) == "eq" and op_name(operands(c)[0]) == "var" and is_const(operands(c)[1])
+    }
+
+    def visit(node: Expr) -> Expr | None:
+        variables = variables_of(node) if op_name(node) in ("floordiv", "floormod") else []
+        if len(variables) != 1 or node_id(variables[0]) not in places:
+            return None
+        var, place = places[node_id(variables[0])]
+        return simplify(substituter({var: place})(node))
+
+    return rewrite(value, visit) if places else value
 
 
 def unsolved(definition: Definition, target: Target) -> Sum:

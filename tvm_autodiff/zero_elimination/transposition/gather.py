@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import UnsolvableError
-from ...expr.build import conjuncts, const, equal_integers
+from ...expr.build import cast, conjuncts, const, equal_integers
 from ...expr.fold import fold
 from ...expr.nodes import (
     Expr,
@@ -19,10 +19,12 @@ from ...expr.nodes import (
     dtype_of,
     is_const,
     load,
+    node_id,
     op_name,
     operands,
 )
-from ...expr.rewrite import contains_load, substituter
+from ...expr.rewrite import contains_load, replace_outermost, substituter
+from ...expr.sharing.lets import merge_equal
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, renew_axis
 from ...rules.terms import Condition, Term
 from ..sums.conditions import on_indices
@@ -56,11 +58,14 @@ class TermSum:
         One summand of its derivative.
     cotangent : Cotangent
         The cotangent of the term's output component.
+    site : tuple of Expr
+        The indices of the read site as they are written, of which those of the term may be a case.
     """
 
     op: Operation
     term: Term
     cotangent: Cotangent
+    site: tuple[Expr, ...] = ()
 
     @property
     def name(self) -> str:
@@ -86,7 +91,9 @@ class TermSum:
             equal_integers(index, place)
             for index, place in zip(term.indices, target.indices, strict=True)
         ]
-        value = substituter({term.seed: seed})(term.value)
+        value = _at_places(
+            substituter({term.seed: seed})(term.value), self.site or term.indices, target.indices
+        )
         axes = (*op.axis, *term.reduce_axes)
         if self.reads_by_data and any(map(is_jagged, axes)):
             return unsolved(self, target)
@@ -128,7 +135,19 @@ class TermSum:
         if any(map(is_jagged, axes)):
             return None
         found = cases_of(self.term, {axis.var: axis_range(axis) for axis in axes})
-        return None if found is None else [replace(self, term=term) for term in found]
+        site = self.site or self.term.indices
+        return None if found is None else [replace(self, term=one, site=site) for one in found]
+
+
+def _at_places(value: Expr, site: Sequence[Expr], places: Sequence[Expr]) -> Expr:
+    """``x[clamp(i)]*y[i] → x[b]*y[i]`` where ``clamp(i) == b`` is what the sum is over."""
+    [merged, *indices] = merge_equal([value, *site])
+    table = {
+        node_id(index): cast(dtype_of(index), place)
+        for index, place in zip(indices, places, strict=True)
+        if operands(index)
+    }
+    return replace_outermost(merged, table) if table else value
 
 
 def _seed(
