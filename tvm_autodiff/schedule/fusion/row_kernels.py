@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ...expr.costly import is_expensive
 from ...expr.nodes import (
     COMPARISONS,
     Axis,
@@ -34,12 +35,13 @@ from ...graph.stage import (
     reduction_bounds,
     reduction_of,
     shape_of,
+    sources_of,
 )
 from ..cost import LAUNCH_CYCLES, MAX_COPIES, MIN_LANES, SHORT_LOOP, THREAD_CYCLES
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..nest.access import depends_on_any, stride_of
-from ..nest.inside import stage_reads_within, unit_strides_inside
+from ..nest.inside import has_borders, stage_reads_within, unit_strides_inside
 from ..nest.reductions.commuting import commutes
 from ..nest.reductions.elementwise_body import reduced_body
 from ..nest.reductions.masked_reductions import masked_reduction_of
@@ -247,9 +249,11 @@ def _checked(member: RowKernel) -> RowKernel | None:
         return None  # apart, each element is combined with one result
     if reduction is None and _reshapes(op):
         return None  # apart, it copies nothing: its result is what it reads
-    if reduction is not None and _has_reuse(op, reduction, member.across):
-        return None
     inner = inner_axes(member)
+    # a tile has borders of its own; what a window computes of functions is shared in a row
+    windows = member.across or (bool(inner) and _is_cheap_window(op, inner[-1].var))
+    if reduction is not None and _has_reuse(op, reduction, windows):
+        return None
     if any(_changes_within(part, member) for part in member.kernel.ops):
         return None  # all elements of a row share the loops that reduce it
     columns = member.across and inner and member.rows == (0,)
@@ -280,6 +284,13 @@ def _checked(member: RowKernel) -> RowKernel | None:
     return member if sums else None
 
 
+def _is_cheap_window(op: Operation, var: Var) -> bool:
+    """Whether reads are clamped or reflected along a variable, and no expensive function is there.
+    """
+    sources = sources_of(op)
+    return has_borders(sources, var) and not any(map(is_expensive, postorder(sources)))
+
+
 def _changes_within(op: Operation, member: RowKernel) -> bool:
     """Whether a range that a stage reduces over depends on more than the rows."""
     rows = {node_id(var) for var in member.row_vars(op)}
@@ -293,7 +304,9 @@ def _reads_columns(op: Operation, reduction: Reduction, member: RowKernel) -> bo
     """
     if size_of([axis_range(axis)[1] for axis in reduction.axes]) <= MAX_COPIES:
         return False
-    rows = [node_id(axis.var) for axis in member.row_axes]
+    *others, last = member.row_axes
+    long = [axis for axis in others if size_of([axis_range(axis)[1]]) >= 2 * MIN_LANES]
+    rows = [node_id(axis.var) for axis in (*long, last)]
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     return any(
         any(stride_of(node, row, variables) == 1 for row in rows)
