@@ -10,7 +10,7 @@ from tvm.sym import Analyzer
 
 from tvm_autodiff.expr.nodes import node_id
 from tvm_autodiff.expr.rewrite import substitute
-from tvm_autodiff.schedule.nest.axis_bounds import bound_of, longest_piece
+from tvm_autodiff.schedule.nest.axis_bounds import bound_of, decided_piece, longest_piece
 
 j, k = te.var("j"), te.var("k")
 RANGES = {node_id(j): (0, 99), node_id(k): (0, 19)}
@@ -32,8 +32,32 @@ def value_at(expr, place, other):
 def test_longest_piece(name):
     condition, (first, last) = PIECES[name]
     low, high = longest_piece([condition], j, [j, k], RANGES)
-    assert first <= low <= first + 3
-    assert last - 3 <= high <= last
+    assert (low, high) == (first, last)
+
+
+#: conditions on j, 0..99, for k, 0..19 → the piece on which all k agree, if it is half of the axis
+DECIDED = {
+    "from a place on": (lambda j, k: [k <= j], (19, 99)),
+    "a window": (lambda j, k: [j + k - 4 >= 0, j + k - 4 < 100], (4, 84)),
+    "a longer part that is open": (lambda j, k: [k < j, 65 - j > k], None),
+    "an open part and the rest": (lambda j, k: [j + 3 * k < 99], None),
+    "a short open part": (lambda j, k: [j + k < 40], (40, 99)),
+    "each place": (lambda j, k: [j >= 5 * k], None),
+}
+
+
+@pytest.mark.parametrize("name", DECIDED)
+def test_decided_pieces(name):
+    conditions, piece = DECIDED[name]
+    found = decided_piece([tirx.all(*conditions(j, k))], j, [j, k], RANGES)
+    assert (None if found is None else found[0]) == piece
+    if piece is not None:
+        holds = {
+            all(conditions(place, other))
+            for place in range(piece[0], piece[1] + 1)
+            for other in range(20)
+        }
+        assert len(holds) == 1
 
 
 @pytest.mark.parametrize(
