@@ -213,3 +213,22 @@ def test_no_condition_is_left_that_the_reads_settle(condition, left):
     [dx] = differentiate(y, [x], te.placeholder(y.shape, D, name="head"))
     assert show([dx]).count("if") == 1 + left.count("if")
     assert left in show([dx])
+
+
+def test_comparisons_of_unsigned_numbers_stay():
+    """TVM subtracts them, and checks that the result is not negative."""
+    x, w = te.placeholder((1,), D, name="x"), te.placeholder((2,), D, name="w")
+
+    def body(i):
+        small = tirx.Cast("uint16", i) < tirx.const(7, "uint16")
+        return tirx.Select(small, w[0], w[1]) * x[0]
+
+    y = te.compute((1,), body, name="y")
+    [dx] = differentiate(y, [x], te.placeholder(y.shape, D, name="head"))
+    values = {w: np.array([3.0, 4.0]), tensor_named(dx, "head"): np.ones(1)}
+    [value] = evaluate_graph([dx], values)
+    assert np.allclose(value, 3.0)
+
+
+def tensor_named(result, name):
+    return next(t for t in Graph([result]).placeholders() if t.op.name == name)

@@ -10,8 +10,10 @@ from ...expr.build import all_of, any_of, const, negate
 from ...expr.fold import fold
 from ...expr.nodes import (
     COMPARISONS,
+    INDEX_DTYPES,
     Expr,
     Var,
+    dtype_of,
     is_float,
     is_load,
     node_id,
@@ -43,8 +45,9 @@ def settled(value: Expr, summed: Sequence[Var], ranges: Ranges) -> Expr:
     """
     facts: dict[int, bool] = {}
     for node in postorder(value):
-        is_condition = op_name(node) in COMPARISONS and on_indices(node)
-        if not is_condition or depends_on(node, summed):
+        if op_name(node) not in COMPARISONS or dtype_of(operands(node)[0]) not in INDEX_DTYPES:
+            continue  # TVM subtracts what it compares, also of unsigned types
+        if not on_indices(node) or depends_on(node, summed):
             continue
         if prove(node, ranges) or prove(negate(node), ranges):
             facts[node_id(node)] = prove(node, ranges)
