@@ -26,6 +26,9 @@ MODULI = [
     ([j // 3 % 128], [1, 3]),
     ([(i * 1024 + j) // 1024], [1, 1]),
     ([(i + j) // 7], None),
+    ([(i + j) % 1024], [1, 1]),
+    ([(i * 43 + j) % 1024], None),
+    ([(j * 2 + i) % 1024], None),
     ([data[i] // 2], None),
     ([data[i] + j // 2], [1, 2]),
 ]
@@ -34,6 +37,12 @@ MODULI = [
 @pytest.mark.parametrize(("values", "moduli"), MODULI, ids=str)
 def test_moduli(values, moduli):
     assert moduli_of(values, A) == moduli
+
+
+def test_quotients_of_outer_axes_do_not_vary_in_a_vector():
+    k = te.reduce_axis((0, 3), "k")
+    assert moduli_of([(i + k.var) % 24 * 1024 + j // 2], [A[0], k, A[1]]) == [1, 1, 2]
+    assert moduli_of([(i + k.var) % 24 * 1024 + j], [A[1], A[0], k]) is None
 
 
 SIZE = te.var("m")

@@ -16,6 +16,7 @@ from ...expr.nodes import (
     Axis,
     Expr,
     Var,
+    const_value,
     dtype_of,
     is_integer,
     node_id,
@@ -27,6 +28,8 @@ from ...expr.simplify import prove, simplify
 from ...graph.stage import axis_range
 from .access import Affine, AffineForms, Interval, affine_forms, interval
 from .decided import changes_at, decided, difference_of
+from .index_set_splitting import first_change
+from .literals import FLOOR_DIVISIONS
 
 _BORDERS = frozenset((*COMPARISONS, "min", "max"))
 
@@ -93,19 +96,35 @@ def _cuts(
     parts: list[Interval] = []
     forms = AffineForms(variables)
     for node in postorder(list(exprs)):
-        if op_name(node) not in _BORDERS or not is_integer(operands(node)[0]):
+        divides = op_name(node) in FLOOR_DIVISIONS
+        if not divides and (op_name(node) not in _BORDERS or not is_integer(operands(node)[0])):
             continue
-        form = difference_of(node, forms)
+        form = forms.of(operands(node)[0]) if divides else difference_of(node, forms)
         factor = 0 if form is None else form.coefficient(node_id(last))
         if form is None or not factor:
             continue
         terms = tuple((key, c) for key, c in form.terms if key != node_id(last))
         bounds = interval(Affine(terms, form.constant), ranges)
-        changes = [at for bound in bounds or () for at in changes_at(op_name(node), factor, bound)]
+        if bounds is None:
+            continue
+        changes = [at for bound in bounds for at in _changes(node, factor, bound, (first, end))]
         found.update(changes)
-        if bounds is not None and bounds[0] < bounds[1]:
+        if bounds[0] < bounds[1] and changes:
             parts.append((min(changes), max(changes)))
     return sorted(cut for cut in found if first <= cut <= end + 1), parts
+
+
+def _changes(node: Expr, factor: int, constant: int, inside: Interval) -> list[int]:
+    """Where a comparison or a clamp of ``factor*place + constant`` changes, or a quotient that
+    changes once.
+    """
+    if op_name(node) not in FLOOR_DIVISIONS:
+        return changes_at(op_name(node), factor, constant)
+    divisor = const_value(operands(node)[1])
+    if not isinstance(divisor, int) or divisor < 1:
+        return []
+    first, last = ((factor * place + constant) // divisor for place in inside)
+    return [first_change(factor, constant, divisor, inside[0])] if abs(last - first) == 1 else []
 
 
 @dataclass(frozen=True)

@@ -220,7 +220,18 @@ def wrap(node: Expr, forms: AffineForms, key: int, inside: Interval) -> int | No
     if not changes(form, d, inside) or not is_cut(form, d, inside):
         return None
     [(_, factor)] = form.terms
-    first = (factor * inside[0] + form.constant) // d
+    return first_change(factor, form.constant, d, inside[0])
+
+
+def first_change(factor: int, constant: int, divisor: int, first: int) -> int:
+    """The first place p after one at which the quotient of ``factor*p + constant`` is another.
+
+    Examples
+    --------
+    >>> first_change(1, 3, 8, 0), first_change(-2, 9, 8, 0)
+    (5, 1)
+    """
+    quotient = (factor * first + constant) // divisor
     # of factor*place, at which the quotient changes
-    limit = (first + (factor > 0)) * d - form.constant
+    limit = (quotient + (factor > 0)) * divisor - constant
     return -(-limit // factor) if factor > 0 else limit // factor + 1

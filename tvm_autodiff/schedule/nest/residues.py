@@ -24,9 +24,9 @@ from ...expr.nodes import (
 from ...expr.rewrite import depends_on, postorder, rewrite, substituter
 from ...graph.stage import axis_range
 from ..cost import MAX_COPIES
-from .access import Affine, AffineForms, Interval
+from .access import Affine, AffineForms, Interval, interval
 from .decided import decided
-from .index_set_splitting import is_cut, pieces
+from .index_set_splitting import changes, first_change, is_cut, pieces
 
 _DIVISIONS = ("floordiv", "floormod")
 
@@ -129,10 +129,17 @@ def _factors(classes: Classes) -> list[int] | None:
         numerator, divisor = operands(node)
         d, form = const_value(divisor), forms.of(numerator)
         along = [] if form is None else [term for term in form.terms if term[0] in order]
-        if form is None or not isinstance(d, int) or d < 1 or len(along) > 1:
+        zero, modulo = const(0, dtype_of(node)), op_name(node) == "floormod"
+        if len(along) > 1 and isinstance(d, int) and d > 0:
+            if all(order[key] != len(order) - 1 for key, _ in along):
+                return None  # the same for all elements of a vector
+            if form is not None and _crosses_once(form, along[-1][0], d, classes.ranges):
+                return numerator if modulo else zero
             left = True
             return None
-        zero, modulo = const(0, dtype_of(node)), op_name(node) == "floormod"
+        if form is None or not isinstance(d, int) or d < 1:
+            left = True
+            return None
         if not along:
             return zero
         [(key, factor)] = along
@@ -149,6 +156,23 @@ def _factors(classes: Classes) -> list[int] | None:
     for value in classes.values:
         rewrite(value, visit)
     return None if left and all(factor == 1 for factor in factors) else factors
+
+
+def _crosses_once(form: Affine, last: int, divisor: int, ranges: Mapping[int, Interval]) -> bool:
+    """Whether a quotient of several axes changes once along the last one, near one of its places.
+    """
+    if any(key not in ranges for key, _ in form.terms):
+        return False
+    low, high = ranges[last]
+    rest = Affine(tuple(term for term in form.terms if term[0] != last), form.constant)
+    bounds = interval(rest, ranges)
+    factor = form.coefficient(last)
+    places = [
+        first_change(factor, bound, divisor, low)
+        for bound in bounds or ()
+        if changes(Affine(((last, factor),), bound), divisor, (low, high)) <= 1
+    ]
+    return len(places) == 2 and 2 * abs(places[1] - places[0]) <= high + 1 - low
 
 
 def _is_cut(form: Affine, key: int, divisor: int, ranges: Mapping[int, Interval]) -> bool:

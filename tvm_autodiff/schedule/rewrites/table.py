@@ -34,6 +34,7 @@ from .sums.scanned_sums import with_scanned_sums
 from .sums.shared.joined_sums import with_joined_sums
 from .sums.unused_axes import without_repeated_elements
 from .values.constant_values import with_constant_values
+from .values.digit_dimensions import with_digit_dimensions
 from .values.dimension_order import with_ordered_dimensions
 from .values.distinct_values import with_distinct_values
 from .values.element_values import with_element_values
@@ -78,6 +79,7 @@ BEFORE_KERNELS = (
     Rewrite(with_ordered_placed_parts, exact=False),
     Rewrite(with_stored_parts),
     Rewrite(with_repeated_parts),
+    Rewrite(with_digit_dimensions),
     Rewrite(with_split_quotients),
     Rewrite(with_reversed_axes, exact=False),
     Rewrite(with_element_values),

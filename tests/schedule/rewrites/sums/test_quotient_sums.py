@@ -41,6 +41,23 @@ STAYS = {
 }
 
 
+NESTED = {
+    "three digits": tiled(lambda X, i, k: X[k // 9, k // 3 % 3] * X[k % 3, i], 27),
+    "of other sizes": tiled(lambda X, i, k: X[k // 8, k // 2 % 4] * X[k % 2, i], 24),
+    "a part of a digit": tiled(lambda X, i, k: X[k // 8, i] * X[k // 4 % 2, k % 4], 32),
+}
+
+
+@pytest.mark.parametrize("name", NESTED)
+def test_each_digit_is_an_axis(name):
+    inputs, output = NESTED[name]
+    [split] = with_split_quotients([output])
+    assert len(reduction_of(split.op).axes) == 3
+    assert not divides(split)
+    arrays = arrays_for(inputs, {})
+    np.testing.assert_array_equal(expected(inputs, split, arrays), expected(inputs, output, arrays))
+
+
 def divides(output):
     sources = list(reduction_of(output.op).sources)
     return contains(sources, lambda node: op_name(node) in ("floordiv", "floormod"))

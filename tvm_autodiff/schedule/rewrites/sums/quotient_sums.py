@@ -2,7 +2,8 @@
 
 The order of the elements stays, so every reducer and its rounding do.
 
-    ``Σ_{k<49} f(k//7, k%7)  →  Σ_{a<7, b<7} f(a, b)``
+    ``Σ_{k<49} f(k//7, k%7)  →  Σ_{a<7, b<7} f(a, b)``, ``Σ_{k<27} f(k//9, k//3%3, k%3)  →
+    Σ_{a<3, b<3, c<3} f(a, b, c)``
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ def _split(op: Operation) -> list[Tensor] | None:
 
 
 def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
-    """The reduction with one of its axes split, or None."""
+    """The reduction with one of its axes split, into as many as it has digits, or None."""
     low, extent = axis_range(axis)
     sources = [expand_lets(source) for source in found.sources]
     sizes = _periods(sources, axis.var, [*op.axis, *found.axes])
-    if low != 0 or len(sizes) != 1:
+    size = min(sizes, default=1)
+    if low != 0 or any(other % size for other in sizes):
         return None
-    [size] = sizes
     count = exact_quotient(extent, size)
     if count is None or size == 1 or count == 1:
         return None
@@ -80,9 +81,10 @@ def _along(op: Operation, found: Reduction, axis: Axis) -> Reduction | None:
     every = [*op.axis, *axes]
     loops = loops_of(every)
     moved = tuple(decided(list(map(rename, sources)), loops.variables, loops.ranges))
-    if any(_periods(moved, var, every) for var in (outer.var, inner.var)):
+    if _periods(moved, inner.var, every):
         return None
-    return replace(found, sources=moved, axes=axes, condition=rename(found.condition))
+    made = replace(found, sources=moved, axes=axes, condition=rename(found.condition))
+    return _along(op, made, outer) if _periods(moved, outer.var, every) else made
 
 
 def _periods(sources: Sequence[Expr], var: Var, axes: Sequence[Axis]) -> set[int]:

@@ -10,8 +10,10 @@ from .....expr.nodes import Axis, Expr, Tensor, is_float, node_id, op_name, tens
 from .....expr.rewrite import depends_on, expand_lets, postorder, substituter
 from .....expr.structural import StructuralKeys
 from .....graph.graph import rebuild
-from .....graph.stage import Operation, axis_range, reduction_of
+from .....graph.stage import Operation, Reduction, axis_range, reduction_of
 from ....cost import LATENCY, MAX_NODES, MAX_SEARCHED
+from ....nest.access import streamed
+from ....nest.inside import unit_strides_inside
 
 
 def replaced(outputs: Sequence[Tensor], table: Mapping[tuple[int, int], Tensor]) -> list[Tensor]:
@@ -51,6 +53,13 @@ def expensive_everywhere(op: Operation, sources: Sequence[Expr]) -> list[Expr]:
     assert reduction is not None
     loops = [axis.var for axis in (*op.axis, *reduction.axes)]
     return [n for n in _expensive(sources) if all(depends_on(n, [var]) for var in loops)]
+
+
+def runs_in_rows(op: Operation, reduction: Reduction) -> bool:
+    """Whether a reduction reads another element for each point, in the order of memory: a chain of
+    rows computes what such sums have in common once.
+    """
+    return bool(streamed(op, reduction)) and unit_strides_inside(op, reduction.axes[-1].var)
 
 
 def _expensive(roots: Sequence[Expr]) -> list[Expr]:

@@ -24,10 +24,8 @@ from .....graph.stage import (
 )
 from ....cost import LATENCY, LAUNCH_CYCLES
 from ....kernel import iterations
-from ....nest.access import streamed
-from ....nest.inside import unit_strides_inside
 from ....nest.reductions.products import is_sum
-from .common_functions import aligned, expensive_everywhere, replaced
+from .common_functions import aligned, expensive_everywhere, replaced, runs_in_rows
 
 Key = tuple[int, int]
 
@@ -75,8 +73,7 @@ def _candidate(op: Operation) -> Reduction | None:
     source = expand_lets(reduction.sources[0])
     if not is_float(source) or not expensive_everywhere(op, [source]):
         return None
-    last = reduction.axes[-1].var
-    return None if streamed(op, reduction) and unit_strides_inside(op, last) else reduction
+    return None if runs_in_rows(op, reduction) else reduction
 
 
 def _together(first: Operation, reduction: Reduction, sources: Sequence[Expr]) -> list[Tensor]:

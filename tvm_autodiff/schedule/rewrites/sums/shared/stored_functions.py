@@ -42,7 +42,7 @@ from ....cost import CALL, MARGIN, MAX_SEARCHED, MEMORY_BYTE
 from ....machine import Machine
 from ....nest.access import strides_along
 from ....nest.in_range import is_safe, loops_of
-from .common_functions import aligned
+from .common_functions import aligned, runs_in_rows
 
 
 def with_stored_functions(outputs: Sequence[Tensor], machine: Machine) -> list[Tensor]:
@@ -188,7 +188,12 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
 def _in_one_pass(use: _Use, other: _Use) -> bool:
     loops = [[axis_range(axis) for axis in loop_axes(one.op)] for one in (use, other)]
     in_order = list(use.loops) == list(other.loops) and loops[0] == loops[1]
-    return in_order or aligned(use.op, other.op) is not None
+    return (in_order and _in_rows(use.op)) or aligned(use.op, other.op) is not None
+
+
+def _in_rows(op: Operation) -> bool:
+    reduction = reduction_of(op)
+    return reduction is not None and runs_in_rows(op, reduction)
 
 
 def _order(use: _Use) -> list[int]:

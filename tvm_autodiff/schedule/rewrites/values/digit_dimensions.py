@@ -1,0 +1,233 @@
+"""Dimensions of intermediate tensors that are computed by their digits are several dimensions.
+
+Who writes the window of a filter as one flat axis computes its values at quotients and remainders:
+loops over the two digits divide nothing, and sums over the axis follow
+(`sums/quotient_sums.py`).
+
+    ``t[i, q] = f(x[i + q//5, q%5]), q < 25, y[i] = Σ_q t[i, q]  →  t[i, a, b] = f(x[i + a, b]),
+    y[i] = Σ_q t[i, q//5, q%5]``
+
+Results and arguments stay as they are, and so does what is read where loops do not tell the digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ....expr.build import add, const, like, mul
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    binary,
+    const_value,
+    dtype_of,
+    is_load,
+    load,
+    load_tensor,
+    node_id,
+    op_name,
+    operands,
+    same_node,
+    tensor_key,
+)
+from ....expr.rewrite import (
+    contains,
+    contains_load,
+    expand_lets,
+    postorder,
+    rewrite,
+    substituter,
+)
+from ....expr.sharing.lets import bind_shared
+from ....graph.graph import Graph, retarget, tensors_read_by
+from ....graph.stage import (
+    Operation,
+    axis_range,
+    bodies,
+    data_axis,
+    is_compute,
+    is_placeholder,
+    loop_axes,
+    outputs_of,
+    reduced_axes,
+    reduction_bounds,
+    reduction_of,
+    sources_of,
+    with_bodies,
+)
+from ...cost import STORE
+from ...kernel import iterations
+from ...nest.decided import decided
+from ...nest.in_range import loops_of
+from ...nest.literals import FLOOR_DIVISIONS
+from .digits import with_sources
+
+Key = tuple[int, int]
+
+
+def with_digit_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Equal tensors, of which intermediate ones have a dimension for each digit of an axis."""
+    graph = Graph(outputs)
+    free = _Free(graph, {tensor_key(tensor) for tensor in outputs})
+    replaced: dict[Key, Tensor] = {}
+    split: dict[Key, _Split] = {}
+
+    def changed(node: Expr) -> Expr | None:
+        own = split.get(tensor_key(load_tensor(node))) if is_load(node) else None
+        return None if own is None else load(own.tensor, own.places(operands(node)))
+
+    for op in graph.ops:
+        if is_placeholder(op):
+            continue
+        new = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
+        if any(key in split for key in map(tensor_key, tensors_read_by(op))):
+            new = with_sources(new[0].op, [rewrite(s, changed) for s in sources_of(new[0].op)])
+        made = _split(new[0].op, free.dimensions(op))
+        if made is not None:
+            split[tensor_key(op.output(0))] = made
+            continue
+        for old, fresh in zip(outputs_of(op), new, strict=True):
+            if tensor_key(old) != tensor_key(fresh):
+                replaced[tensor_key(old)] = fresh
+    return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A tensor, and for each dimension that it stands for the extents of its digits."""
+
+    tensor: Tensor
+    digits: tuple[tuple[int, ...], ...]
+
+    def places(self, indices: Sequence[Expr]) -> list[Expr]:
+        """``i, q → i, q//5, q%5``"""
+        return [
+            digit
+            for index, extents in zip(indices, self.digits, strict=True)
+            for digit in _digits_of(index, extents)
+        ]
+
+
+def _digits_of(index: Expr, extents: Sequence[int]) -> list[Expr]:
+    """The digits of an index, the first one outermost."""
+    found: list[Expr] = []
+    for extent in reversed(extents[1:]):
+        found.append(binary("floormod", index, like(index, extent)))
+        index = binary("floordiv", index, like(index, extent))
+    return [index, *reversed(found)]
+
+
+class _Free:
+    """Which dimensions of intermediate tensors are read at loops only, whose digits are loops."""
+
+    def __init__(self, graph: Graph, kept: set[Key]) -> None:
+        self._graph, self._kept = graph, kept
+        self._known: dict[tuple[int, int], bool] = {}
+
+    def dimensions(self, op: Operation) -> list[int]:
+        """The dimensions of a stage that may be several."""
+        return [n for n in range(len(op.axis)) if self._of(op, n)] if is_compute(op) else []
+
+    def _of(self, op: Operation, dimension: int) -> bool:
+        key = hash(op), dimension
+        if key not in self._known:
+            self._known[key] = False
+            self._known[key] = self._is_free(op, dimension)
+        return self._known[key]
+
+    def _is_free(self, op: Operation, dimension: int) -> bool:
+        if not is_compute(op) or op.num_outputs != 1 or reduction_of(op) is not None:
+            return False
+        tensor, extent = op.output(0), axis_range(op.axis[dimension])[1]
+        if tensor_key(tensor) in self._kept or not isinstance(extent, int):
+            return False
+        return all(
+            self._reads_at_loops(reader, tensor, dimension, extent)
+            for reader in self._graph.consumers(tensor)
+        )
+
+    def _reads_at_loops(
+        self, reader: Operation, tensor: Tensor, dimension: int, extent: int
+    ) -> bool:
+        if not is_compute(reader) or contains_load(reduction_bounds(reader)):
+            return False
+        if STORE * iterations(reader) <= iterations(tensor.op):
+            return True  # a border, which may divide
+        for read in postorder(sources_of(reader)):
+            if not is_load(read) or tensor_key(load_tensor(read)) != tensor_key(tensor):
+                continue
+            index = operands(read)[dimension]
+            own = [n for n, axis in enumerate(reader.axis) if same_node(axis.var, index)]
+            summed = [a for a in reduced_axes(reader) if same_node(a.var, index)]
+            if own and not self._of(reader, own[0]):
+                return False
+            if summed and axis_range(summed[0]) != (0, extent):
+                return False
+            if not own and not summed and not _has_digits(index, tensor.op, dimension, reader):
+                return False
+        return True
+
+
+def _has_digits(index: Expr, op: Operation, dimension: int, reader: Operation) -> bool:
+    """Whether the loops of a reader decide the digits of an index: ``a*5 + b`` with b < 5."""
+    axis, loops = op.axis[dimension], loops_of(loop_axes(reader))
+    found = _divided(list(map(expand_lets, bodies(op))), [axis])
+    if found is None:
+        return False
+    digits = _digits_of(index, (int(axis_range(axis)[1]) // found[1], found[1]))
+    left = decided(digits, loops.variables, loops.ranges)
+    return not contains(left, lambda node: op_name(node) in FLOOR_DIVISIONS)
+
+
+def _split(op: Operation, dimensions: Sequence[int]) -> _Split | None:
+    """A stage over the digits of some axes, or None if it divides none of them."""
+    if not dimensions:
+        return None
+    values = list(map(expand_lets, bodies(op)))
+    groups = [[axis] for axis in op.axis]
+    while True:
+        every = [axis for group in groups for axis in group]
+        found = _divided(values, [axis for n in dimensions for axis in groups[n]])
+        if found is None:
+            break
+        axis, size = found
+        name, dtype = str(axis.var.name), dtype_of(axis.var)
+        outer = data_axis(f"{name}_outer", int(axis_range(axis)[1]) // size, dtype)
+        inner = data_axis(f"{name}_inner", size, dtype)
+        place = add(mul(outer.var, const(size, dtype)), inner.var)
+        pair = {node_id(axis.var): [outer, inner]}
+        groups = [[b for a in group for b in pair.get(node_id(a.var), [a])] for group in groups]
+        every = [one for group in groups for one in group]
+        loops = loops_of(every)
+        moved = list(map(substituter({axis.var: place}), values))
+        values = decided(moved, loops.variables, loops.ranges)
+    if all(len(group) == 1 for group in groups):
+        return None
+    [tensor] = with_bodies(op, list(map(bind_shared, values)), every)
+    digits = tuple(
+        tuple(extent if isinstance(extent, int) else 0 for _, extent in map(axis_range, group))
+        for group in groups
+    )
+    return _Split(tensor, digits)
+
+
+def _divided(values: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Axis, int] | None:
+    """An axis that values divide, and the least divisor, of which its extent is a multiple."""
+    sizes: list[tuple[int, Axis]] = []
+    for node in postorder(list(values)):
+        if op_name(node) not in FLOOR_DIVISIONS:
+            continue
+        numerator, divisor = operands(node)
+        size = const_value(divisor)
+        for axis in axes:
+            extent = axis_range(axis)[1]
+            if not same_node(axis.var, numerator) or not isinstance(extent, int):
+                continue
+            if isinstance(size, int) and 1 < size < extent and extent % size == 0:
+                sizes.append((size, axis))
+    if not sizes:
+        return None
+    size, axis = min(sizes, key=lambda one: one[0])
+    return axis, size
