@@ -21,6 +21,7 @@ from ...graph.stage import (
     bodies,
     is_compute,
     is_placeholder,
+    loop_axes,
     make_stage,
     outputs_of,
     reduction_of,
@@ -31,6 +32,7 @@ from ...graph.stage import (
 from ..cost import CALL, LATENCY, MAX_NODES
 from ..kernel import Kernel, iterations, size_of
 from ..rewrites.conditions.clamped_gathers import with_clamped_gathers
+from ..rewrites.conditions.guards import with_guards
 from ..rewrites.contiguous_operands import with_contiguous_operands
 from ..rewrites.table import INTO_KERNELS, rewritten
 from ..rewrites.values.constant_stages import constant_stages
@@ -151,6 +153,8 @@ def _absorb(op: Operation, absorbed: dict[tuple[int, int], Operation]) -> Operat
     new = [map_loads(body, expand) for body in old]
     if all(node_id(a) == node_id(b) for a, b in zip(old, new, strict=True)):
         return op
+    # what a producer reads everywhere may be read behind a condition of the reader alone
+    new = [with_guards(body, loop_axes(op)) for body in new]
     if reduction is None:
         return make_stage(op.name, list(op.axis), new, op.tag)[0].op
     return reduction_stage(op.name, list(op.axis), replace(reduction, sources=tuple(new)))[0].op
