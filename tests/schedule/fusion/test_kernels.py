@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from tvm import te, tirx, topi
 
+from tvm_autodiff.codegen.passes.short_circuit import holds_mark
 from tvm_autodiff.expr.nodes import always, tensor_key
 from tvm_autodiff.graph.graph import topological
-from tvm_autodiff.graph.stage import is_placeholder, reduction_of
+from tvm_autodiff.graph.stage import bodies, is_placeholder, reduction_of
 from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 
@@ -121,3 +122,14 @@ def test_reductions_become_plain(keywords):
         if reduction is not None:
             assert always(reduction.condition)
             assert not reduction.init
+
+
+@pytest.mark.parametrize(("extent", "read"), [(20, True), (12, False)])
+def test_what_is_inlined_behind_a_bound_is_guarded(extent, read):
+    """TVM makes one condition of ``if j < 12 then (if x[j] > 1 then y[j] else 0) else 0``."""
+    x, y = te.placeholder((12,), name="x"), te.placeholder((12,), name="y")
+    chosen = te.compute((12,), lambda i: te.if_then_else(x[i] > 1.0, y[i], 0.0), name="S")
+    padded = te.compute((extent,), lambda j: te.if_then_else(j < 12, chosen[j], 0.0), name="T")
+    [kernel] = separate(normal_form([padded]))[0]
+    assert not any(tensor.op.same_as(chosen.op) for tensor in kernel.root.input_tensors)
+    assert holds_mark(bodies(kernel.root)[0]) is read
