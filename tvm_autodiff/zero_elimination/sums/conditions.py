@@ -49,8 +49,10 @@ def settled(value: Expr, summed: Sequence[Var], ranges: Ranges) -> Expr:
             continue  # TVM subtracts what it compares, also of unsigned types
         if not on_indices(node) or depends_on(node, summed):
             continue
-        if prove(node, ranges) or prove(negate(node), ranges):
-            facts[node_id(node)] = prove(node, ranges)
+        if prove(node, ranges):
+            facts[node_id(node)] = True
+        elif prove(negate(node), ranges):
+            facts[node_id(node)] = False
 
     def visit(node: Expr) -> Expr | None:
         if node_id(node) in facts:

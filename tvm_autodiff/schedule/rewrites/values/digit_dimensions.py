@@ -13,7 +13,6 @@ Results and arguments stay as they are, and so does what is read where loops do 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ....expr.build import add, const, like, mul
 from ....expr.nodes import (
@@ -24,7 +23,6 @@ from ....expr.nodes import (
     const_value,
     dtype_of,
     is_load,
-    load,
     load_tensor,
     node_id,
     op_name,
@@ -37,20 +35,17 @@ from ....expr.rewrite import (
     contains_load,
     expand_lets,
     postorder,
-    rewrite,
     substituter,
 )
 from ....expr.sharing.lets import bind_shared
-from ....graph.graph import Graph, retarget, tensors_read_by
+from ....graph.graph import Graph
 from ....graph.stage import (
     Operation,
     axis_range,
     bodies,
     data_axis,
     is_compute,
-    is_placeholder,
     loop_axes,
-    outputs_of,
     reduced_axes,
     reduction_bounds,
     reduction_of,
@@ -62,56 +57,18 @@ from ...kernel import iterations
 from ...nest.decided import decided
 from ...nest.in_range import loops_of
 from ...nest.literals import FLOOR_DIVISIONS
-from .digits import with_sources
-
-Key = tuple[int, int]
+from .layouts import Key, Layout, with_layouts
 
 
 def with_digit_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal tensors, of which intermediate ones have a dimension for each digit of an axis."""
     graph = Graph(outputs)
     free = _Free(graph, {tensor_key(tensor) for tensor in outputs})
-    replaced: dict[Key, Tensor] = {}
-    split: dict[Key, _Split] = {}
-
-    def changed(node: Expr) -> Expr | None:
-        own = split.get(tensor_key(load_tensor(node))) if is_load(node) else None
-        return None if own is None else load(own.tensor, own.places(operands(node)))
-
-    for op in graph.ops:
-        if is_placeholder(op):
-            continue
-        new = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
-        if any(key in split for key in map(tensor_key, tensors_read_by(op))):
-            new = with_sources(new[0].op, [rewrite(s, changed) for s in sources_of(new[0].op)])
-        made = _split(new[0].op, free.dimensions(op))
-        if made is not None:
-            split[tensor_key(op.output(0))] = made
-            continue
-        for old, fresh in zip(outputs_of(op), new, strict=True):
-            if tensor_key(old) != tensor_key(fresh):
-                replaced[tensor_key(old)] = fresh
-    return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
-
-
-@dataclass(frozen=True)
-class _Split:
-    """A tensor, and for each dimension that it stands for the extents of its digits."""
-
-    tensor: Tensor
-    digits: tuple[tuple[int, ...], ...]
-
-    def places(self, indices: Sequence[Expr]) -> list[Expr]:
-        """``i, q → i, q//5, q%5``"""
-        return [
-            digit
-            for index, extents in zip(indices, self.digits, strict=True)
-            for digit in _digits_of(index, extents)
-        ]
+    return with_layouts(outputs, graph, lambda op, current: _split(current, free.dimensions(op)))
 
 
 def _digits_of(index: Expr, extents: Sequence[int]) -> list[Expr]:
-    """The digits of an index, the first one outermost."""
+    """``q → q//5, q%5`` for extents 5, 5: the digits of an index, the first one outermost."""
     found: list[Expr] = []
     for extent in reversed(extents[1:]):
         found.append(binary("floormod", index, like(index, extent)))
@@ -181,17 +138,13 @@ def _has_digits(index: Expr, op: Operation, dimension: int, reader: Operation) -
     return not contains(left, lambda node: op_name(node) in FLOOR_DIVISIONS)
 
 
-def _split(op: Operation, dimensions: Sequence[int]) -> _Split | None:
+def _split(op: Operation, dimensions: Sequence[int]) -> Layout | None:
     """A stage over the digits of some axes, or None if it divides none of them."""
     if not dimensions:
         return None
     values = list(map(expand_lets, bodies(op)))
     groups = [[axis] for axis in op.axis]
-    while True:
-        every = [axis for group in groups for axis in group]
-        found = _divided(values, [axis for n in dimensions for axis in groups[n]])
-        if found is None:
-            break
+    while found := _divided(values, [axis for n in dimensions for axis in groups[n]]):
         axis, size = found
         name, dtype = str(axis.var.name), dtype_of(axis.var)
         outer = data_axis(f"{name}_outer", int(axis_range(axis)[1]) // size, dtype)
@@ -199,18 +152,20 @@ def _split(op: Operation, dimensions: Sequence[int]) -> _Split | None:
         place = add(mul(outer.var, const(size, dtype)), inner.var)
         pair = {node_id(axis.var): [outer, inner]}
         groups = [[b for a in group for b in pair.get(node_id(a.var), [a])] for group in groups]
-        every = [one for group in groups for one in group]
-        loops = loops_of(every)
+        loops = loops_of([one for group in groups for one in group])
         moved = list(map(substituter({axis.var: place}), values))
         values = decided(moved, loops.variables, loops.ranges)
     if all(len(group) == 1 for group in groups):
         return None
+    every = [axis for group in groups for axis in group]
     [tensor] = with_bodies(op, list(map(bind_shared, values)), every)
-    digits = tuple(
-        tuple(extent if isinstance(extent, int) else 0 for _, extent in map(axis_range, group))
-        for group in groups
-    )
-    return _Split(tensor, digits)
+    digits = [[int(axis_range(a)[1]) for a in g] if len(g) > 1 else [] for g in groups]
+
+    def places(indices: Sequence[Expr]) -> list[Expr]:
+        pairs = zip(indices, digits, strict=True)
+        return [digit for index, extents in pairs for digit in _digits_of(index, extents)]
+
+    return Layout(tensor, places)
 
 
 def _divided(values: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Axis, int] | None:

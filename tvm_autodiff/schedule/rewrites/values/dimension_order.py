@@ -19,20 +19,18 @@ from ....expr.nodes import (
     Tensor,
     Var,
     is_load,
-    load,
     load_tensor,
     operands,
     same_node,
     tensor_key,
 )
-from ....expr.rewrite import contains_load, depends_on, postorder, rewrite
-from ....graph.graph import Graph, retarget, tensors_read_by
+from ....expr.rewrite import contains_load, depends_on, postorder
+from ....graph.graph import Graph
 from ....graph.stage import (
     Operation,
     axis_range,
     bodies,
     is_compute,
-    is_placeholder,
     outputs_of,
     reduced_axes,
     reduction_bounds,
@@ -43,9 +41,8 @@ from ....graph.stage import (
 from ...cost import MIN_LANES, SHORT_LOOP
 from ...kernel import iterations, size_of
 from ...nest.inside import stage_reads_within
-from .digits import with_sources
+from .layouts import Key, Layout, with_layouts
 
-Key = tuple[int, int]
 T = TypeVar("T")
 #: tensors → the dimensions that become their last ones
 _Moved = Mapping[Key, int]
@@ -67,7 +64,14 @@ def with_ordered_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
         if not misfits:
             break
         kept.update(misfits)
-    return _rebuilt(outputs, graph, moved) if moved else list(outputs)
+    if not moved:
+        return list(outputs)
+
+    def lay(op: Operation, current: Operation) -> Layout | None:
+        dimension = moved.get(tensor_key(op.output(0)))
+        return None if dimension is None else _moved(current, dimension)
+
+    return with_layouts(outputs, graph, lay)
 
 
 def _planned(graph: Graph, kept: set[Key]) -> _Moved:
@@ -149,32 +153,11 @@ def _reads_in_order(op: Operation, moved: _Moved) -> bool:
     return True
 
 
-def _rebuilt(outputs: Sequence[Tensor], graph: Graph, moved: _Moved) -> list[Tensor]:
-    """The tensors over others whose dimensions are in another order."""
-    replaced: dict[Key, Tensor] = {}
-    turned: dict[Key, Tensor] = {}
-
-    def changed(node: Expr) -> Expr | None:
-        key = tensor_key(load_tensor(node)) if is_load(node) else None
-        if key is None or key not in turned:
-            return None
-        return load(turned[key], _in_order(operands(node), moved[key]))
-
-    for op in graph.ops:
-        if is_placeholder(op):
-            continue
-        new = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
-        if any(key in turned for key in map(tensor_key, tensors_read_by(op))):
-            new = with_sources(new[0].op, [rewrite(s, changed) for s in sources_of(new[0].op)])
-        key = tensor_key(op.output(0))
-        if key in moved:
-            order = _in_order(list(new[0].op.axis), moved[key])
-            [turned[key]] = with_bodies(new[0].op, bodies(new[0].op), order)
-            continue
-        for old, fresh in zip(outputs_of(op), new, strict=True):
-            if tensor_key(old) != tensor_key(fresh):
-                replaced[tensor_key(old)] = fresh
-    return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
+def _moved(op: Operation, dimension: int) -> Layout:
+    """A stage with one of its dimensions last."""
+    order = _in_order(list(op.axis), dimension)
+    [tensor] = with_bodies(op, bodies(op), order)
+    return Layout(tensor, lambda indices: _in_order(indices, dimension))
 
 
 def _in_order(parts: Sequence[T], last: int) -> list[T]:
