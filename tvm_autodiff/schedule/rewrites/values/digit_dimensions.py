@@ -63,8 +63,14 @@ from .layouts import Key, Layout, with_layouts
 def with_digit_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal tensors, of which intermediate ones have a dimension for each digit of an axis."""
     graph = Graph(outputs)
+    if not any(map(_divides, graph.ops)):
+        return list(outputs)
     free = _Free(graph, {tensor_key(tensor) for tensor in outputs})
     return with_layouts(outputs, graph, lambda op, current: _split(current, free.dimensions(op)))
+
+
+def _divides(op: Operation) -> bool:
+    return is_compute(op) and contains(bodies(op), lambda node: op_name(node) in FLOOR_DIVISIONS)
 
 
 def _digits_of(index: Expr, extents: Sequence[int]) -> list[Expr]:
@@ -81,21 +87,18 @@ class _Free:
 
     def __init__(self, graph: Graph, kept: set[Key]) -> None:
         self._graph, self._kept = graph, kept
-        self._known: dict[tuple[int, int], bool] = {}
+        self._found: set[tuple[int, int]] = set()
+        for op in reversed(graph.ops):  # readers before what they read
+            numbers = range(len(op.axis)) if is_compute(op) else ()
+            self._found.update((hash(op), n) for n in numbers if self._is_free(op, n))
 
     def dimensions(self, op: Operation) -> list[int]:
         """The dimensions of a stage that may be several."""
-        return [n for n in range(len(op.axis)) if self._of(op, n)] if is_compute(op) else []
-
-    def _of(self, op: Operation, dimension: int) -> bool:
-        key = hash(op), dimension
-        if key not in self._known:
-            self._known[key] = False
-            self._known[key] = self._is_free(op, dimension)
-        return self._known[key]
+        numbers = range(len(op.axis)) if is_compute(op) else ()
+        return [n for n in numbers if (hash(op), n) in self._found]
 
     def _is_free(self, op: Operation, dimension: int) -> bool:
-        if not is_compute(op) or op.num_outputs != 1 or reduction_of(op) is not None:
+        if op.num_outputs != 1 or reduction_of(op) is not None:
             return False
         tensor, extent = op.output(0), axis_range(op.axis[dimension])[1]
         if tensor_key(tensor) in self._kept or not isinstance(extent, int):
@@ -118,7 +121,7 @@ class _Free:
             index = operands(read)[dimension]
             own = [n for n, axis in enumerate(reader.axis) if same_node(axis.var, index)]
             summed = [a for a in reduced_axes(reader) if same_node(a.var, index)]
-            if own and not self._of(reader, own[0]):
+            if own and (hash(reader), own[0]) not in self._found:
                 return False
             if summed and axis_range(summed[0]) != (0, extent):
                 return False

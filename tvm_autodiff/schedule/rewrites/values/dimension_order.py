@@ -31,7 +31,6 @@ from ....graph.stage import (
     axis_range,
     bodies,
     is_compute,
-    outputs_of,
     reduced_axes,
     reduction_bounds,
     reduction_of,
@@ -55,15 +54,15 @@ def with_ordered_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
     kept = set(map(tensor_key, outputs))
     while True:
         moved = _planned(graph, kept)
-        misfits = [
-            key
-            for op in graph.ops
-            for key in map(tensor_key, outputs_of(op))
-            if key in moved and not _reads_in_order(op, moved)
-        ]
+        misfits = set(moved)
+        for op in graph.ops:  # what reads a tensor that stays may have to stay
+            key = tensor_key(op.output(0))
+            if key in moved and not _reads_in_order(op, moved):
+                del moved[key]
+        misfits -= set(moved)
         if not misfits:
             break
-        kept.update(misfits)
+        kept |= misfits
     if not moved:
         return list(outputs)
 
@@ -74,7 +73,7 @@ def with_ordered_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
     return with_layouts(outputs, graph, lay)
 
 
-def _planned(graph: Graph, kept: set[Key]) -> _Moved:
+def _planned(graph: Graph, kept: set[Key]) -> dict[Key, int]:
     """The dimension that becomes the last one, for each tensor of which most reads run along it."""
     moved: dict[Key, int] = {}
     for op in reversed(graph.ops):
