@@ -76,6 +76,12 @@ def transposed(t: Any) -> Any:
     return te.compute((N, 5, N), lambda i, k, j: t[j, i, k] * 2.0, name="y")
 
 
+def harmonics() -> list[Any]:
+    """An arccosine for each place, which each of the values reads."""
+    t = te.compute((N, 9), lambda i, k: te.cos(te.acos(X[0, i]) * k.astype(D)), name="t")
+    return [summed(t, (N,), (9,), lambda i, k: (i, k))]
+
+
 def components(t: Any) -> Any:
     return summed(t, (5,), (N, N), lambda k, i, j: (i, j, k))
 
@@ -101,6 +107,7 @@ CASES: dict[str, tuple[Callable[[], list[Any]], list[list[int]]]] = {
     "what it reads lies otherwise": (of_argument, [[0, 1, 2]]),
     "the first dimension": (readers_of(transposed), [[0, 1, 2]]),
     "a product": (product, [[0, 1]]),
+    "a function along the other dimension": (harmonics, [[0, 1]]),
     "a border alone": (readers_of(rows), [[0, 1, 2]]),
     "a result": (lambda: [shifts()], []),
 }
@@ -124,7 +131,7 @@ def test_order_and_values(name: str) -> None:
     ]
     rng = np.random.default_rng(0)
     size = 11
-    values = [(X, rng.normal(size=(N, N))), (Y, rng.normal(size=(N, N, 3)))]
+    values = [(X, rng.uniform(-1, 1, size=(N, N))), (Y, rng.normal(size=(N, N, 3)))]
     values.append((Z, rng.normal(size=(size, size + 4))))
     want, got = (evaluate_graph(tensors, values, {SIZE: size}) for tensors in (outputs, found))
     for left, right in zip(want, got, strict=True):

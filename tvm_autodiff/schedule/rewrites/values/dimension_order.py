@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from ....expr.costly import is_expensive
 from ....expr.linear_terms import linear_terms
 from ....expr.nodes import (
     Axis,
@@ -57,7 +58,7 @@ def with_ordered_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
         misfits = set(moved)
         for op in graph.ops:  # what reads a tensor that stays may have to stay
             key = tensor_key(op.output(0))
-            if key in moved and not _reads_in_order(op, moved):
+            if key in moved and not _runs_in_order(op, moved):
                 del moved[key]
         misfits -= set(moved)
         if not misfits:
@@ -140,10 +141,15 @@ def _dimensions(read: Expr, var: Var) -> set[int]:
     return set(range(len(indices)))
 
 
-def _reads_in_order(op: Operation, moved: _Moved) -> bool:
-    """Whether all that a stage reads lies in memory along its new last axis, or does not change."""
-    last = _last(op, moved)
+def _runs_in_order(op: Operation, moved: _Moved) -> bool:
+    """Whether all that a stage reads lies in memory along its new last axis, or does not change,
+    and no expensive function that did not change along the old one does along the new one.
+    """
+    last, old = _last(op, moved), op.axis[-1].var
     assert last is not None
+    for node in filter(is_expensive, postorder(sources_of(op))):
+        if depends_on(node, [last.var]) and not depends_on(node, [old]):
+            return False
     for read in _reads(op, last):
         tensor = load_tensor(read)
         own = moved.get(tensor_key(tensor), len(tensor.shape) - 1)
