@@ -62,6 +62,9 @@ STAGES = {
     "nested functions": lambda: stage(lambda i: te.exp(te.sin(A[i, 2]) * B[3 - i])),
     "two branches": lambda: stage(lambda i: te.if_then_else(i > 1, A[i - 2, 0], A[i, 1] * 3.0)),
     "choice by data": lambda: stage(lambda i: tirx.Select(A[i, 0] > B[i], A[i, 1], B[i] * B[i])),
+    "a masked update": lambda: stage(
+        lambda i: te.if_then_else(i > 1, A[i, 0] - A[i, 1] * B[i], A[i, 0])
+    ),
     "shared part on both sides": lambda: stage(
         lambda i: tirx.Max(te.exp(A[i, 0]), one) + te.if_then_else(i > 1, te.exp(A[i, 0]), one)
     ),
@@ -159,6 +162,20 @@ COUNTS = [
         "a comparison has no derivative",
         lambda: stage(lambda i: tirx.Select(A[i, 0] > 0, one, one)),
         0,
+    ),
+    (
+        "a branch that leaves the read as it is",
+        lambda: stage(lambda i: te.if_then_else(i > 1, A[i, 0] - B[i], A[i, 0])),
+        1,
+    ),
+    (
+        "a branch in a branch",
+        lambda: stage(
+            lambda i: te.if_then_else(
+                i > 1, te.if_then_else(B[i] > 0, A[i, 0] + B[i], A[i, 0]), A[i, 0]
+            )
+        ),
+        1,
     ),
     ("floor has none", lambda: stage(lambda i: te.floor(A[i, 0])), 0),
     ("an integer output has none", lambda: stage(lambda i: A[i, 0].astype("int32")), 0),

@@ -144,7 +144,7 @@ def pull_back(
         if key not in active or key not in arriving:
             continue
         if wanted(node):
-            found[key] = (node, arriving[key])
+            found[key] = (node, _without_idle_choices(arriving[key]))
             continue
         rule = scalar_rule(node)
         if rule is None:
@@ -234,6 +234,23 @@ def _with_sides_joined(contributions: list[Contribution]) -> list[Contribution]:
         contributions[place] = Contribution(value, tuple(outer))
         place = 0
     return contributions
+
+
+def _without_idle_choices(contributions: Sequence[Contribution]) -> list[Contribution]:
+    """``[p, c] v, [p, not c] v → [p] v``: a branch that changes other elements only."""
+    kept: list[Contribution] = []
+    for one in contributions:
+        place = next((n for n, k in enumerate(kept) if _are_equal_sides(k, one)), None)
+        if place is None:
+            kept.append(one)
+        else:
+            kept[place] = Contribution(one.value, one.conditions[:-1])
+    return kept if len(kept) == len(contributions) else _without_idle_choices(kept)
+
+
+def _are_equal_sides(left: Contribution, right: Contribution) -> bool:
+    """Whether the same value comes along both sides of one branch."""
+    return node_id(left.value) == node_id(right.value) and _are_sides(left, right)
 
 
 def _are_sides(left: Contribution, right: Contribution) -> bool:

@@ -3,7 +3,8 @@
 Guards such as ``b == 4``, ``b <= 3`` or ``i == j`` do not depend on the summed axes: the border to
 which a clamp sends its reads, a diagonal. Others imply some that do not: ``60 + k <= b`` is false
 below 60, where a reflection sends no reads. The solver finds a box for the remaining elements, and
-a stage over this box replaces a sum of zeros everywhere else.
+a stage over this box replaces a sum of zeros everywhere else. An equation with data such as
+``b == k[]`` is such a guard, too, if the data depend on no summed axis.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from dataclasses import replace
 from ...domain import Domain, simplify_domain, solve_linear_inequalities
 from ...expr.build import all_of, compare, const, if_then_else, zero_like
 from ...expr.nodes import Expr, dtype_of, is_expr, load, node_id
-from ...expr.rewrite import depends_on, substituter, variables_of
+from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
 from ...expr.simplify import prove
 from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import axis_range, data_axis
+from ...rules.terms import Condition, guarded
 from ..sums.assemble import assemble
 from ..sums.iterations import sum_iterations
 from ..sums.sum import Sum, Target
@@ -34,12 +36,16 @@ def part_of_box(whole: Sum) -> Sum | None:
         return None
     guards = [guard for guard in whole.guards if not depends_on(guard, summed)]
     guards += _implied(whole, [guard for guard in whole.guards if depends_on(guard, summed)])
+    guards += whole.placed
     if not guards:
         return None
-    part, places = _part(whole.target, guards)
+    part, places, inside = _part(whole.target, guards)
     solved = whole.definition.at(part)
     if solved is None or solved.unsolved:
         return None
+    if inside:  # the box of the data's place, which may lie outside of the tensor
+        value = guarded(solved.source, [Condition(all_of(inside), True)])
+        solved = replace(solved, source=value)
     name = f"{whole.definition.name}_part"
     stage = assemble(name, part, [[solved]], dtype=dtype_of(whole.source))
     read = load(stage, [*(axis.var for axis in part.prefix), *places])
@@ -69,8 +75,10 @@ def _implied(whole: Sum, guards: Sequence[Expr]) -> list[Expr]:
     return [guard for guard in found if not prove(guard, ranges)]
 
 
-def _part(target: Target, guards: list[Expr]) -> tuple[Target, list[Expr]]:
-    """The elements where guards hold, and the index of an element among them."""
+def _part(target: Target, guards: list[Expr]) -> tuple[Target, list[Expr], list[Expr]]:
+    """The elements where guards hold, the index of an element among them, and what the data of the
+    guards must satisfy for such an element to exist.
+    """
     variables = tuple(axis.var for axis in target.axes)
     solution = simplify_domain(Domain(variables, target.ranges, tuple(guards)))
     new = solution.new_domain
@@ -79,4 +87,5 @@ def _part(target: Target, guards: list[Expr]) -> tuple[Target, list[Expr]]:
     move = substituter({old: axis.var for old, axis in zip(new.variables, axes, strict=True)})
     places = tuple(move(solution.old_to_new[var]) for var in variables)
     part = Target(target.prefix, tuple(axes), places)
-    return part, [solution.new_to_old[var] for var in new.variables]
+    inside = [move(c) for c in new.conditions if contains_load(c)]
+    return part, [solution.new_to_old[var] for var in new.variables], inside

@@ -159,6 +159,8 @@ def solve(
     masks = [*(c.expr for c in others if is_data_equation(c.expr)), *rare(others)]
     between = [bound for one in windows_of(others) for bound in one.bounds]
     windows = [*between, *map(move_on, data)]
+    equal = [c for c in (*(c.expr for c in others), *map(move_on, data)) if is_data_equation(c)]
+    every_axis = [*found.variables, *looping]
     loose = [var for axis in axes for var in _loose(axis, equations, solution)]
     source = guarded(
         _at_one_place(
@@ -189,6 +191,7 @@ def solve(
         definition,
         target,
         windows=tuple(c for c in windows if _is_join(c, found.variables, parameters)),
+        placed=tuple(c for c in equal if not depends_on(c, every_axis)),
     )
 
 

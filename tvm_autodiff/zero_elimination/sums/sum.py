@@ -119,6 +119,9 @@ class Sum:
     windows : tuple of Expr
         Bounds with data on what an equation with data determines, such as ``0 <= i - start[b] < 8``
         for ``start[b] + k == i``: most windows do not contain the element.
+    placed : tuple of Expr
+        Equations with data that determine the elements of the sum and depend on no axis of it, such
+        as ``b == k[]``: all other elements are zero.
     """
 
     axes: tuple[Axis, ...]
@@ -131,6 +134,7 @@ class Sum:
     strategy: str = ""
     made: int = 0
     windows: tuple[Expr, ...] = ()
+    placed: tuple[Expr, ...] = ()
 
     @property
     def dense(self) -> tuple[Expr, ...]:
