@@ -232,24 +232,26 @@ def test_added(name, threads, monkeypatch):
 def test_choices_by_data_begin_the_result_in_vectors():
     """LLVM would branch around the read of ``head[i]`` for each element."""
     scores = te.placeholder((64, 40), name="scores")
-    label = te.placeholder((64,), "int32", name="label")
+    labels = te.placeholder((64, 2), "int32", name="labels")
     head = te.placeholder((64,), name="head")
-    k = te.reduce_axis((0, 40), name="k")
+    r, k = te.reduce_axis((0, 2), name="r"), te.reduce_axis((0, 40), name="k")
 
-    def margin(i, j):
-        return te.max(1.0 - scores[i, label[i]] + scores[i, j], te.const(0.0, "float32"))
+    def margin(i):
+        return te.max(1.0 + scores[i, k], te.const(0.0, "float32"))
 
-    loss = te.compute((64,), lambda i: te.sum(margin(i, k) * margin(i, k), axis=k), name="loss")
+    margins = te.compute((64,), lambda i: te.sum(margin(i) * margin(i), axis=k), name="margins")
+    chosen = te.compute((64,), lambda i: te.sum(scores[i, labels[i, r]], axis=r), name="chosen")
+    loss = te.compute((64,), lambda i: margins[i] - chosen[i], name="loss")
     gradient = differentiate(loss, [scores], head)
-    step = build([scores, label, head], list(gradient), cache=False, num_threads=1)
+    step = build([scores, labels, head], list(gradient), cache=False, num_threads=1)
     [start] = re.findall(r"define [^\n]*@\w*scatter_dscores.*?^}", step.source(), re.S | re.M)
     assert re.search(r"fcmp \w+ <\d+ x float>", start)
     rng = np.random.default_rng(0)
     x = rng.integers(-3, 4, (64, 40)).astype("float32")
-    rows, g = rng.integers(0, 40, 64, dtype="int32"), rng.integers(-3, 4, 64).astype("float32")
-    margins = np.maximum(1 - x[np.arange(64), rows, None] + x, 0)
-    want = 2 * g[:, None] * margins
-    want[np.arange(64), rows] -= want.sum(axis=1)
+    rows, g = rng.integers(0, 40, (64, 2), dtype="int32"), rng.integers(-3, 4, 64).astype("float32")
+    want = 2 * g[:, None] * np.maximum(1 + x, 0)
+    for column in rows.T:
+        want[np.arange(64), column] -= g
     np.testing.assert_array_equal(step(x, rows, g)[0], want)
 
 

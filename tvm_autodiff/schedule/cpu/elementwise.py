@@ -39,6 +39,7 @@ from ...graph.stage import (
 )
 from ..cost import SHORT_LOOP
 from ..declined import Declined
+from ..elementary.functions import BRANCHING
 from ..fusion.groups import FusionGroup
 from ..fusion.joined_maps import values_over
 from ..kernel import Kernel, size_of
@@ -56,7 +57,7 @@ from .loops.vector_body import VECTOR_OPS
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
-    if _chooses_parameters(op) or _is_short_and_expensive(op, machine):
+    if _chooses_parameters(op) or _is_short_and_expensive(op, machine) or _calls_branches(op):
         made = _in_vectors(kernel, machine)
         if not isinstance(made, Declined):
             return [made]
@@ -101,6 +102,11 @@ def _is_short_and_expensive(op: Operation, machine: Machine) -> bool:
     lanes = min(machine.lanes(dtype_of(value)) for value in values)
     short = isinstance(extent, int) and lanes < 2 * extent < 2 * SHORT_LOOP and extent % lanes > 0
     return short and contains(values, is_expensive)
+
+
+def _calls_branches(op: Operation) -> bool:
+    """Whether a function is called of which LLVM makes no vectors itself."""
+    return bool(len(op.axis)) and contains(bodies(op), lambda node: op_name(node) in BRANCHING)
 
 
 def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:

@@ -177,6 +177,17 @@ class Code:
         """``a*b + c``, with one rounding if the machine has such an instruction, else two."""
         return self._intrinsic("fmuladd", a.kind, (a, b, c))
 
+    def product(self, a: Value, b: Value | float) -> tuple[Value, Value]:
+        """``a*b`` as its rounded value and what that lacks; a call for each lane where the machine
+        has no fused product.
+        """
+        high = a * b
+        return high, self._intrinsic("fma", a.kind, (a, b, high * -1.0))
+
+    def floor(self, value: Value) -> Value:
+        """The largest whole number that is not greater."""
+        return self._intrinsic("floor", value.kind, (value,))
+
     def sqrt(self, value: Value) -> Value:
         """The square root."""
         return self._intrinsic("sqrt", value.kind, (value,))

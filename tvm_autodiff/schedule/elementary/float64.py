@@ -1,4 +1,4 @@
-"""exp, sigmoid, tanh, sinh and cosh of float64.
+"""exp, exp2, exp10, sigmoid, tanh, sinh and cosh of float64.
 
 The method is that of `exponential` with wider parts: ``e**x = 2**k * e**r`` with k the integer
 nearest to ``x*log2(e)``. ``e**r = 1 + (r + r**2 * p(r))`` keeps the leading terms out of the
@@ -18,7 +18,7 @@ ROUNDER = 1.5 * 2.0**52  #: adding it leaves no bits below the point
 ROUNDER_BITS = 0x4338000000000000
 DIGITS = 50
 
-_LN2 = math.log(2.0)
+_LN2, _LN10 = math.log(2.0), math.log(10.0)
 LN2_HIGH = math.floor(_LN2 * 2**40) / 2**40  # 40 bits: times 1,076 it stays exact
 
 
@@ -30,14 +30,16 @@ def _rest(r: float) -> float:
         return float((exact.exp() - 1 - exact) / (exact * exact)) if r else 0.5
 
 
-def _low() -> float:
-    """The remainder of ln 2 after its part that is exact in products."""
+def _low() -> tuple[float, float]:
+    """The remainders of ln 2 and log10(2) after their parts that are exact in products."""
     with localcontext() as context:
         context.prec = DIGITS
-        return float(Decimal(2).ln() - Decimal(LN2_HIGH))
+        two = Decimal(2)
+        return float(two.ln() - Decimal(LN2_HIGH)), float(two.log10() - Decimal(LG2_HIGH))
 
 
-LN2_LOW = _low()
+LG2_HIGH = math.floor(math.log10(2.0) * 2**40) / 2**40
+LN2_LOW, LG2_LOW = _low()
 _COEFFICIENTS = fit(_rest, -_LN2 / 2 * 1.002, _LN2 / 2 * 1.002, 9)
 
 
@@ -51,16 +53,52 @@ def _reduced(c: Code, x: Value) -> tuple[Value, Value]:
     shifted = c.fma(x, 1 / _LN2, ROUNDER)
     k = shifted - ROUNDER
     r = c.fma(k, -LN2_LOW, c.fma(k, -LN2_HIGH, x))
-    q = c.fma(r * r, c.polynomial(r, _COEFFICIENTS), r)
-    return q, c.bits(shifted) - ROUNDER_BITS
+    return _rest_of_one(c, r), c.bits(shifted) - ROUNDER_BITS
+
+
+def _rest_of_one(c: Code, r: Value) -> Value:
+    """``e**r - 1`` for ``|r| <= ln(2)/2``."""
+    return c.fma(r * r, c.polynomial(r, _COEFFICIENTS), r)
+
+
+def _scaled(c: Code, q: Value, k: Value) -> Value:
+    """``(1 + q) * 2**k``, in two factors, neither of which is subnormal."""
+    half = k >> 1
+    return (q + 1.0) * _power_of_two(c, half) * _power_of_two(c, k - half)
+
+
+#: powers of 2 beyond which are half of the least subnormal number, and infinity
+_LEAST, _MOST = -1075.5, 1024.5
 
 
 def exp(c: Code, x: Value) -> Value:
     """``e**x``, including subnormal results and infinity."""
-    # beyond: half of the least subnormal number, and infinity
-    q, k = _reduced(c, c.clamp(x, -1075.5 * _LN2, 1024.5 * _LN2))
-    half = k >> 1  # in two factors, neither of which is subnormal
-    return (q + 1.0) * _power_of_two(c, half) * _power_of_two(c, k - half)
+    return _scaled(c, *_reduced(c, c.clamp(x, _LEAST * _LN2, _MOST * _LN2)))
+
+
+def exp_of_sum(c: Code, x: Value, rest: Value) -> Value:
+    """``e**(x + rest)`` for a rest that is small beside the last place of 1."""
+    shifted = c.fma(x, 1 / _LN2, ROUNDER)
+    k = shifted - ROUNDER
+    r = c.fma(k, -LN2_LOW, c.fma(k, -LN2_HIGH, x) + rest)
+    return _scaled(c, _rest_of_one(c, r), c.bits(shifted) - ROUNDER_BITS)
+
+
+def exp2(c: Code, x: Value) -> Value:
+    """``2**x``, whole powers exactly."""
+    x = c.clamp(x, _LEAST, _MOST)
+    shifted = x + ROUNDER
+    r = (x - (shifted - ROUNDER)) * _LN2
+    return _scaled(c, _rest_of_one(c, r), c.bits(shifted) - ROUNDER_BITS)
+
+
+def exp10(c: Code, x: Value) -> Value:
+    """``10**x``."""
+    x = c.clamp(x, _LEAST * _LN2 / _LN10, _MOST * _LN2 / _LN10)
+    shifted = c.fma(x, _LN10 / _LN2, ROUNDER)
+    k = shifted - ROUNDER
+    r = c.fma(k, -LG2_LOW, c.fma(k, -LG2_HIGH, x)) * _LN10
+    return _scaled(c, _rest_of_one(c, r), c.bits(shifted) - ROUNDER_BITS)
 
 
 def sigmoid(c: Code, x: Value) -> Value:

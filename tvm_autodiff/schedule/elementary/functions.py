@@ -1,8 +1,8 @@
 """The table of elementary functions that this library computes itself.
 
 In a scheduled function for an LLVM target, calls of these functions replace TVM's intrinsics for
-float32, float16 and bfloat16 operands. float64 has a separate table, and its other functions stay
-calls of the C library. docs/internals/performance.md lists the maximum errors.
+float32, float16 and bfloat16 operands; float64 has a separate table. docs/internals/performance.md
+lists the maximum errors.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from . import (
     logarithm,
     logarithm_float64,
     power,
+    power_float64,
     quarter_turns,
     trigonometric,
 )
@@ -71,12 +72,28 @@ FLOAT64: dict[str, tuple[str, Callable[..., Value]]] = {
     "cosh": ("cosh_float64", float64.cosh),
     "log": ("log_float64", logarithm_float64.log),
     "erf": ("erf_float64", error_function_float64.erf),
+    "exp2": ("exp2_float64", float64.exp2),
+    "exp10": ("exp10_float64", float64.exp10),
+    "log2": ("log2_float64", logarithm_float64.log2),
+    "log10": ("log10_float64", logarithm_float64.log10),
+    "log1p": ("log1p_float64", logarithm_float64.log1p),
+    "asinh": ("asinh_float64", hyperbolic.asinh),
+    "acosh": ("acosh_float64", hyperbolic.acosh),
+    "atanh": ("atanh_float64", hyperbolic.atanh),
+    "power": ("power_float64", power_float64.power),
     "sin": ("sin_float64", lambda c, x: c.of_c("sin", x)),
     "cos": ("cos_float64", lambda c, x: c.of_c("cos", x)),
+    "tan": ("tan_float64", lambda c, x: c.of_c("tan", x)),
+    "asin": ("asin_float64", inverse_trigonometric.asin),
+    "acos": ("acos_float64", inverse_trigonometric.acos),
+    "atan": ("atan_float64", inverse_trigonometric.atan),
+    "atan2": ("atan2_float64", inverse_trigonometric.atan2),
     **{name: (f"{name}_float64", rule) for name, rule in power.LITERAL_POWERS.values()},
 }
 #: name → arithmetic for arguments of few quarter turns
-_NEAR = {"sin": quarter_turns.sin, "cos": quarter_turns.cos}
+_NEAR = {"sin": quarter_turns.sin, "cos": quarter_turns.cos, "tan": quarter_turns.tan}
+#: functions that branch, the vectors of which are written, since LLVM makes none
+BRANCHING = tuple(_NEAR)
 NARROW = ("float32", "float16", "bfloat16")
 
 for _name, (_arity, _) in FUNCTIONS.items():

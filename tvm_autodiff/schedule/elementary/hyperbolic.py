@@ -1,4 +1,4 @@
-"""tanh, sinh and cosh of float32, and the inverses of these.
+"""tanh, sinh and cosh of float32, and the inverses of these, also of float64.
 
 Near zero they need ``e**x - 1`` without cancellation. With ``e**x = (1 + q) * 2**k`` that is
 ``2**k*q + (2**k - 1)``, whose second part is exact. Odd functions are computed from ``|x|`` and get
@@ -9,19 +9,25 @@ computed without cancellation.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from .code import Code, Value
+from . import logarithm, logarithm_float64
+from .code import DOUBLE, FLOAT, Code, Value
 from .exponential import E, power_of_two, reduced, scaled
-from .logarithm import log, log1p
 from .polynomials import fit
 
 _SINH = fit(lambda u: (math.sinh(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, 1.0, 3)
 
 
+#: the bits of -0
+_SIGNS = {FLOAT: -(1 << 31), DOUBLE: -(1 << 63)}
+
+
 def magnitude_and_sign(c: Code, x: Value) -> tuple[Value, Value]:
     """``|x|`` and the sign bit of x, as the bits of -0 or +0."""
-    bits = c.bits(x)
-    return c.from_bits(bits & 0x7FFFFFFF), bits & -0x80000000
+    bits, sign = c.bits(x), _SIGNS[x.kind]
+    return c.from_bits(bits & ~sign), bits & sign
 
 
 def with_sign(c: Code, x: Value, sign: Value) -> Value:
@@ -63,27 +69,44 @@ def cosh(c: Code, x: Value) -> Value:
 
 
 _LN2 = math.log(2.0)
-_LARGE = 2.0**14  #: from here on asinh(x) and acosh(x) round to log(2x)
+
+
+@dataclass(frozen=True)
+class Logarithms:
+    """The logarithms of a kind of floats, and from where asinh(x) and acosh(x) round to log(2x)."""
+
+    log: Callable[[Code, Value], Value]
+    log1p: Callable[[Code, Value], Value]
+    large: float
+
+
+_LOGARITHMS = {
+    FLOAT: Logarithms(logarithm.log, logarithm.log1p, 2.0**14),
+    DOUBLE: Logarithms(logarithm_float64.log, logarithm_float64.log1p, 2.0**28),
+}
 
 
 def asinh(c: Code, x: Value) -> Value:
     """``log(1 + t)`` with ``t = |x| + x**2/(1 + sqrt(1 + x**2))``."""
+    of = _LOGARITHMS[x.kind]
     a, sign = magnitude_and_sign(c, x)
     # a comparison with NaN is false, so that NaN stays
-    small = c.where(a > _LARGE, 1.0, a)
+    small = c.where(a > of.large, 1.0, a)
     square = small * small
-    near = log1p(c, small + square / (c.sqrt(square + 1.0) + 1.0))
-    return with_sign(c, c.where(a > _LARGE, log(c, a) + _LN2, near), sign)
+    near = of.log1p(c, small + square / (c.sqrt(square + 1.0) + 1.0))
+    return with_sign(c, c.where(a > of.large, of.log(c, a) + _LN2, near), sign)
 
 
 def acosh(c: Code, x: Value) -> Value:
     """``log(1 + t + sqrt(2t + t**2))`` with ``t = x - 1``, which is exact near 1."""
-    t = c.where(x > _LARGE, 1.0, x - 1.0)
-    near = log1p(c, t + c.sqrt(t * t + t * 2.0))
-    return c.where(x > _LARGE, log(c, x) + _LN2, c.where(x < 1.0, math.nan, near))
+    of = _LOGARITHMS[x.kind]
+    t = c.where(x > of.large, 1.0, x - 1.0)
+    near = of.log1p(c, t + c.sqrt(t * t + t * 2.0))
+    return c.where(x > of.large, of.log(c, x) + _LN2, c.where(x < 1.0, math.nan, near))
 
 
 def atanh(c: Code, x: Value) -> Value:
     """``log(1 + 2|x|/(1 - |x|))/2``."""
     a, sign = magnitude_and_sign(c, x)
-    return with_sign(c, log1p(c, a * 2.0 / (c.constant(a.kind, 1.0) - a)) * 0.5, sign)
+    inside = _LOGARITHMS[x.kind].log1p(c, a * 2.0 / (c.constant(a.kind, 1.0) - a))
+    return with_sign(c, inside * 0.5, sign)

@@ -3,8 +3,8 @@ what TVM computes in vectors only then, and computes in float32 what has no vers
 
 With exact math, tanh is the C library's (TVM's ``(1 - e**-2x)/(1 + e**-2x)`` loses small x),
 sigmoid is computed in float64, because ``e**-x`` overflows where the result does not vanish, and
-exp10 is a power (TVM's ``e**(x*ln 10)`` is 80 units off in float32). In float64 exp10 is always a
-power. An inverse root is a quotient, as TVM writes it, too, but only after loops are vectors.
+exp10 is a power (TVM's ``e**(x*ln 10)`` is 80 units off in float32). An inverse root is a quotient,
+as TVM writes it, too, but only after loops are vectors.
 """
 
 from __future__ import annotations
@@ -107,12 +107,11 @@ def with_library_functions(func: Any, exact: bool) -> Any:
 
     def atanh(node: Expr) -> Expr:
         # of small numbers, TVM's quotient of 1 + x and 1 - x is 1
-        return of_c(node) if exact or dtype_of(node) == "float64" else node
+        return of_c(node) if exact else node
 
     def exp10(node: Expr) -> Expr:
         [x] = operands(node)
-        wanted = exact or dtype_of(node) == "float64"
-        return call("power", like(x, 10.0), x) if wanted else node
+        return call("power", like(x, 10.0), x) if exact else node
 
     def sigmoid(node: Expr) -> Expr:
         kind = dtype_of(node)

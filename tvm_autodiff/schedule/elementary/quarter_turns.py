@@ -1,4 +1,4 @@
-"""sin and cos of arguments that are few quarter turns, for float32 and float64.
+"""sin, cos and tan of arguments that are few quarter turns, for float32 and float64.
 
 ``r = x - n*pi/2`` with pi/2 in five parts (Cody and Waite): the products of n and the first four
 are exact, and so is each difference in which leading bits cancel.
@@ -16,6 +16,8 @@ from .trigonometric import TWO_OVER_PI
 _PARTS = 5
 _EDGE = (math.pi / 4) ** 2 * 1.001
 _HALF_PI = (1 << 510) // TWO_OVER_PI  #: pi/2 * 2**254
+#: what pi/2 is more than its float64
+HALF_PI_LOW = float(_HALF_PI - int(math.ldexp(math.pi / 2, 254))) * 2.0**-254
 
 
 def _parts(bits: int) -> tuple[float, ...]:
@@ -96,3 +98,12 @@ def cos(c: Code, x: Value) -> Value:
     """The cosine."""
     sine, cosine, n = _sin_cos(c, x)
     return _turned(c, cosine, sine, n, n + 1)
+
+
+def tan(c: Code, x: Value) -> Value:
+    """The tangent; ``-cos(r)/sin(r)`` after an odd number of quarter turns."""
+    bits, sign = c.bits(x), _WIDTHS[x.kind].sign
+    sine, cosine, n = _sin_cos(c, c.from_bits(bits & ~sign))
+    even = (n & 1).equals(0)
+    value = c.where(even, sine, cosine * -1.0) / c.where(even, cosine, sine)
+    return c.from_bits(c.bits(value) ^ (bits & sign))
