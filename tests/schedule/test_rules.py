@@ -189,7 +189,8 @@ RULES = [
     (cases.ones_outside(40, 64, 16), ["contraction"]),
     (cases.rows(70, 300), ["rows"]),
     (cases.row_epilogue(70, 300), ["rows"]),
-    (cases.columns(70, 48), ["rows"]),
+    (cases.columns(70, 96), ["rows"]),
+    (cases.columns(70, 48), ["reduction"]),
     (cases.transposed(30, 40), ["transposition"]),
 ]
 

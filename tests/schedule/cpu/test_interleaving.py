@@ -142,6 +142,37 @@ def test_taken(name):
     check(TAKEN[name], tolerance=1e-6 if name == "other orders" else 0.0)
 
 
+def waves(rows, width):
+    """Expensive functions of neighbours that lie farther apart than vectors are read with."""
+    u = cases.placeholder("u", rows, width)
+    return [u], te.compute(
+        (rows, 2), lambda i, c: chosen(c, te.sin(u[i, 0]), te.cos(u[i, width - 1])), name="y"
+    )
+
+
+@pytest.mark.parametrize("rows", [16, 100])
+def test_expensive_functions_of_what_lies_apart(rows):
+    assert rules_of(waves(rows, 20)[1]) == ["interleaving"]
+    check(waves(rows, 20), tolerance=1e-6)
+
+
+n = te.var("n")
+SYMBOLIC = {
+    "components": (components(n, 3), 0.0),
+    "two short axes": (blocks(3, n), 0.0),
+    "functions": (backwards(n), 1e-6),
+    "functions of what lies apart": (waves(n, 20), 1e-6),
+}
+
+
+@pytest.mark.parametrize("rows", [0, 1, 7, 16, 40, 41])
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_rows_of_symbolic_number(name, rows):
+    case, tolerance = SYMBOLIC[name]
+    assert rules_of(case[1]) == ["interleaving"]
+    check(case, {"n": rows}, tolerance=tolerance)
+
+
 def guarded(rows):
     """A branch on data that guards a read."""
     u, at = cases.placeholder("u", rows), cases.placeholder("at", rows, dtype="int32")

@@ -119,7 +119,8 @@ def widths(found):
 FORMS = {
     "a middle axis": ((3, 40, 96), (1,), "reduction", 16),
     "a middle axis, odd": ((3, 41, 37), (1,), "reduction", 16),
-    "the first axis": ((50, 48), (0,), "rows", None),
+    "the first axis": ((50, 96), (0,), "rows", None),
+    "the first axis, in registers": ((50, 48), (0,), "reduction", 16),
     "the first axis of three": ((40, 6, 70), (0,), "rows", None),
     "more columns than a cache holds": ((20, 20_000), (0,), "reduction", 16),
     "few columns": ((40, 20, 6), (1,), "reduction", 4),

@@ -15,57 +15,77 @@ from collections.abc import Sequence
 from math import prod
 
 from ...codegen.stages.primfunc import StageFunction
+from ...expr.costly import is_expensive
 from ...expr.nodes import BRANCHES, Expr, Var, dtype_of, node_id, op_name, operands
-from ...expr.rewrite import depends_on, expand_lets, postorder, variables_of
-from ...graph.stage import bodies
+from ...expr.rewrite import contains, depends_on, expand_lets, postorder, variables_of
+from ...graph.stage import Extent, axis_range, bodies
 from ..cost import MAX_COPIES
 from ..declined import Declined, no_gain, other_kind
-from ..kernel import Kernel, constant_extent, iterations, too_large
+from ..kernel import Kernel, iterations, too_large
 from ..machine import Machine
 from ..nest.nest import nest_of, unrolled, vectorised
 from .loops.elements import has_border
 from .loops.nest_function import nest_function
+from .loops.parallel import threads_over
 
 
 def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel whose short axes choose what is computed."""
     op = kernel.root
-    extents = [constant_extent(axis) for axis in op.axis]
-    if not extents or not all(extents):
-        return other_kind("it has no axes, or their extents are not constant")
+    bounds = [axis_range(axis) for axis in op.axis]
+    if not bounds or any(low != 0 or extent == 0 for low, extent in bounds):
+        return other_kind("it has no axes, or no elements")
+    extents = [extent for _, extent in bounds]
     values = [expand_lets(body) for body in bodies(op)]
     lanes = machine.lanes(*map(dtype_of, values))
-    if extents[-1] >= lanes and has_border(op.axis, values):
+    if _may_reach(extents[-1], lanes) and has_border(op.axis, values):
         return other_kind("vectors run along its last axis, between its borders")
     # the components of all rows of a block are in registers at once
     short = _short_axes(extents, machine.vector_registers // 2)
     if short == len(extents) or not _chooses(values, [axis.var for axis in op.axis[-short:]]):
         short = 0
-    moduli = [*(1 for _ in extents[: len(extents) - short]), *extents[len(extents) - short :]]
+    rows = len(extents) - short
+    moduli = [1] * rows + [extent for extent in extents[rows:] if isinstance(extent, int)]
     if not short:
-        pairs = zip(extents, op.axis, strict=True)
-        moduli = [extent if _decides(values, axis.var) else 1 for extent, axis in pairs]
+        moduli = [
+            extent if isinstance(extent, int) and _decides(values, axis.var) else 1
+            for extent, axis in zip(extents, op.axis, strict=True)
+        ]
         if not 1 < prod(moduli) <= MAX_COPIES or moduli[-1] > 1:
             return other_kind("it has no short axes that choose what is computed")
     dtypes = sorted({dtype_of(value) for value in values})
     if len(dtypes) > 1 or dtypes[0] in ("bool", "bfloat16"):
         return Declined("TVM shuffles no vectors of its dtypes")
-    if extents[len(extents) - short - 1] < lanes:
+    if not _may_reach(extents[rows - 1], lanes):
         return no_gain("it has fewer rows than a vector has lanes")
     nest = unrolled(nest_of(op.axis, values, kernel.outputs), moduli)
-    nest = vectorised(nest, len(nest.loops) - 1, lanes)
-    threads = machine.threads_for(iterations(op))
+    wide = vectorised(nest, len(nest.loops) - 1, lanes)
+    literal = isinstance(extents[rows - 1], int)
+    work = iterations(op, machine.symbolic_size)
+    threads = threads_over(extents, work, kernel.repetition, machine)
     large = not short and too_large(kernel) is not None  # other rules do not take it
-    launch = nest_function([nest], kernel.outputs, threads, strict=not large, costly=large)
+    costly = large or contains(values, is_expensive)
+    # a call may have fewer rows than a vector has lanes
+    nests = [wide] if literal else [nest, wide]
+    launch = nest_function(
+        nests, kernel.outputs, threads, strict=literal and not large, costly=costly
+    )
     return launch if isinstance(launch, Declined) else [launch]
 
 
-def _short_axes(extents: Sequence[int], most: int) -> int:
+def _may_reach(extent: Extent, least: int) -> bool:
+    """Whether an extent is, or may be at a call, at least so long."""
+    return not isinstance(extent, int) or extent >= least
+
+
+def _short_axes(extents: Sequence[Extent], most: int) -> int:
     """The number of last axes that together have at most the given number of points."""
-    count = 0
-    while count < len(extents) and 0 < prod(extents[len(extents) - count - 1 :]) <= most:
-        count += 1
-    return count
+    points = 1
+    for count, extent in enumerate(reversed(extents)):
+        if not isinstance(extent, int) or points * extent > most:
+            return count
+        points *= extent
+    return len(extents)
 
 
 def _decides(values: Sequence[Expr], variable: Var) -> bool:

@@ -70,8 +70,8 @@ def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
     if STORE * lanes * size_of(extents) > iterations(root, machine.symbolic_size):
         return None
     variables = [one.var for one in (*root.axis, *plain.axes)]
-    last = root.axis[-1].var if len(root.axis) else None
-    strides = strides_along(plain.sources, last, variables) if last is not None else None
+    wide = bool(extents) and size_of(extents[-1:]) >= MIN_LANES
+    strides = strides_along(plain.sources, root.axis[-1].var, variables) if wide else None
     if (strides and max(strides) == 1) or has_branches(plain.sources, axis.var):
         return None
     return split_reduction(kernel, len(plain.axes) - 1, lanes, interleaved=True)

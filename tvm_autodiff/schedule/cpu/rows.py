@@ -23,7 +23,6 @@ from ..cost import (
     LAUNCH_CYCLES,
     MAX_COPIES,
     SHARED_BYTE,
-    THREAD_CYCLES,
 )
 from ..declined import Declined, no_gain
 from ..fusion.groups import FusionGroup
@@ -118,6 +117,8 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
     member = natural_rows(kernel, certain=False) or lone_rows(kernel)
     if member is None:
         return Declined("its reads do not run along rows of memory")
+    if member.across and _in_registers(kernel, machine):
+        return no_gain("its few sums stay in registers, several of each at a time")
     if member.across and not _few_sums(member, machine):
         return Declined("its sums over rows are too many for the first cache, or of too few rows")
     extents = tuple(axis_range(axis)[1] for axis in member.row_axes)
@@ -131,6 +132,15 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
         return row_function(group, replace(machine, threads=1))
     partial, combined = parts
     return in_parts(rows(partial, machine), partial, combined, kernel)
+
+
+def _in_registers(kernel: Kernel, machine: Machine) -> bool:
+    """Whether the vectors of all results are fewer than additions that are under way at a time."""
+    reduction = reduction_of(kernel.root)
+    assert reduction is not None
+    results = size_of([axis_range(axis)[1] for axis in kernel.root.axis], machine.symbolic_size)
+    few = results < LATENCY * machine.lanes(*kernel.dtypes)
+    return few and commutes(reduction.combiner)
 
 
 def _few_sums(member: RowKernel, machine: Machine) -> bool:
@@ -160,8 +170,6 @@ def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel
     assert found is not None
     if not len(root.axis) or not commutes(found.combiner):
         return None
-    if iterations(root, machine.symbolic_size) < THREAD_CYCLES:
-        return None
     width = size_of([axis_range(axis)[1] for axis in root.axis], machine.symbolic_size)
     lanes = machine.lanes(*kernel.dtypes)
     extent = axis_range(found.axes[-1])[1]
@@ -178,4 +186,7 @@ def _several_at_a_time(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel
     if not parts:
         return None
     best = min(parts, key=lambda count: (count * width % lanes != 0, count))
+    points = iterations(root, machine.symbolic_size)
+    if LATENCY * points / width < points / lanes + LATENCY * best + KERNEL_CALL:
+        return None
     return split_reduction(kernel, len(found.axes) - 1, best, interleaved=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from ...expr.costly import is_expensive
 from ...expr.nodes import (
+    BRANCHES,
     COMPARISONS,
     Axis,
     Expr,
@@ -254,6 +255,8 @@ def _checked(member: RowKernel) -> RowKernel | None:
     windows = member.across or (bool(inner) and _is_cheap_window(op, inner[-1].var))
     if reduction is not None and _has_reuse(op, reduction, windows):
         return None
+    if reduction is None and _chooses_functions(op, inner):
+        return None  # apart, each component is computed for as many rows as a vector has lanes
     if any(_changes_within(part, member) for part in member.kernel.ops):
         return None  # all elements of a row share the loops that reduce it
     columns = member.across and inner and member.rows == (0,)
@@ -282,6 +285,17 @@ def _checked(member: RowKernel) -> RowKernel | None:
         and not _has_reuse(op, reduction, windows=True)
     )
     return member if sums else None
+
+
+def _chooses_functions(op: Operation, inner: Sequence[Axis]) -> bool:
+    """Whether short loops of a row choose what is computed, expensive functions among it."""
+    if size_of([axis_range(axis)[1] for axis in inner]) > MAX_COPIES:
+        return False
+    variables = [axis.var for axis in inner]
+    nodes = postorder(bodies(op))
+    return any(map(is_expensive, nodes)) and any(
+        op_name(node) in BRANCHES and depends_on(operands(node)[0], variables) for node in nodes
+    )
 
 
 def _is_cheap_window(op: Operation, var: Var) -> bool:

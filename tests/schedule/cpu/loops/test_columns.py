@@ -99,6 +99,45 @@ def test_the_middle_has_vectors(name):
     assert "T.vectorized(16)" in str(made.func) or "T.vectorized(8)" in str(made.func)
 
 
+n = te.var("n")
+
+
+def weighted(terms, columns, reduce=te.sum, dtype="float32"):
+    """Few results, whose vectors would wait for each other."""
+    X = cases.placeholder("X", terms, columns, dtype=dtype)
+    w = cases.placeholder("w", terms, dtype=dtype)
+    k = te.reduce_axis((0, terms), "k")
+    return [X, w], te.compute((columns,), lambda j: reduce(X[k, j] * w[k], axis=k), name="S")
+
+
+#: case, how many sums of each result there are, the values of the symbolic size
+COPIES = {
+    "one vector": (weighted(64, 16), 4, (0,)),
+    "a rest": (weighted(67, 16), 4, (0,)),
+    "half a vector": (weighted(64, 8), 4, (0,)),
+    "two vectors": (weighted(65, 32), 2, (0,)),
+    "two vectors of float64": (weighted(65, 16, dtype="float64"), 2, (0,)),
+    "maxima": (weighted(64, 16, te.max), 4, (0,)),
+    "products": (weighted(64, 16, product), 4, (0,)),
+    "vectors enough": (weighted(64, 64), 1, (0,)),
+    "few terms": (weighted(9, 16), 1, (0,)),
+    "any number of terms": (weighted(n, 16), 4, (0, 1, 3, 4, 5, 70)),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_several_sums_of_few_results(name):
+    """``acc += x[k]  →  acc0 += x[4*o]; .. acc3 += x[4*o + 3]``, then their sum."""
+    case, copies, sizes = COPIES[name]
+    [kernel] = separate(normal_form([case[1]]))[0]
+    made = reduced_columns(kernel, avx512(1))
+    assert not isinstance(made, Declined)
+    text = str(made.func)
+    assert (f"T.unroll({copies})" in text) if copies > 1 else "copy" not in text
+    for size in sizes:
+        check(case, {"n": size})
+
+
 def test_short_rows_are_left_to_others():
     [kernel] = separate(normal_form([spread(20, 17)[1]]))[0]
     assert isinstance(reduced_columns(kernel, avx512(1)), Declined)

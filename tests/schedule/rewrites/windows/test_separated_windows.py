@@ -208,6 +208,15 @@ def test_reads_that_do_not_follow_take_longer():
     assert counts == [1, 2]
 
 
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 24])
+def test_a_run_of_memory_is_not_taken_apart(columns):
+    """The sum of short rows is one of neighbours, which columns of few results are not."""
+    points = te.placeholder((4096, columns), F, name="points")
+    total = window(lambda i, k: points[i, k] * points[i, k], (), extents=(4096, columns))
+    [found] = with_separated_windows([total])
+    assert found.same_as(total)
+
+
 @pytest.mark.parametrize("name", ["padded", "clamped and wrapped", "weights by axis"])
 def test_built_values_and_gradients(name):
     stage = CASES[name][0]()

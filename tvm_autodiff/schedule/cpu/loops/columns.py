@@ -11,6 +11,7 @@ conditions hold.
     acc[c] = Σ_k x[c + start - k], c < 48, start = min(48*s + 19, 51)``
 
 A symbolic axis has whole strips, then single vectors. Axes shorter than a vector have shorter ones.
+Of few results there are several sums each, whose terms alternate: no addition waits for another.
 
     ``y[j] = ⊕_k f(x[k, j]), j < n  →  acc[c] = ⊕_k f(x[k, 64*s + c]), c < 64, s < n//64;
     then c < 16 from min(n - n%64 + 16*s, n - 16) on, for each s < ceil((n%64)/16)``
@@ -43,10 +44,12 @@ from ....codegen.passes.small_launches import estimated
 from ....codegen.stages.primfunc import StageFunction, external_reads
 from ....expr.build import add, all_of, cast, compare, const, mul, sub, variable
 from ....expr.nodes import (
+    Axis,
     Expr,
     Var,
     binary,
     dtype_of,
+    is_const,
 )
 from ....expr.rewrite import depends_on, substituter
 from ....graph.stage import (
@@ -60,6 +63,7 @@ from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.axis_bounds import bound_of
+from ...nest.reductions.commuting import commutes
 from .column_axis import Columns, part_columns, single_columns, vector_columns
 from .parallel import shared_loops, threads_of
 from .results import stored
@@ -112,11 +116,10 @@ class _Writer:
         self._overlap = False  # whether some results are written twice
         self._reduced: list[tuple[Var, Var, Extent]] = []
         for axis in columns.reduction.axes:
-            low, extent = axis_range(axis)
+            extent = axis_range(axis)[1]
             var = counter(axis.var.name, extent)
             self._reduced.append((axis.var, var, extent))
-            place = add(var, _number(low, dtype_of(var)))
-            self._table[axis.var] = cast(dtype_of(axis.var), place)
+            self._table[axis.var] = self._along_axis(axis, var)
 
     def function(self) -> StageFunction:
         """The loops over all results, shared by the threads."""
@@ -201,7 +204,9 @@ class _Writer:
     def _strip(self, first: _First, groups: int, lanes: int) -> Statement:
         """The results of some vectors: reduced, then finished and written."""
         columns = self._columns
-        sums = self._accumulators(groups * lanes)
+        copies = self._copies(groups)
+        width = groups * lanes
+        sums = self._accumulators(copies * width)
 
         def each(body: Body) -> Statement:
             group: Expr = counter("u", groups) if groups > 1 else const(0, "int32")
@@ -211,14 +216,71 @@ class _Writer:
             vector = loop(lane, lanes, sequence(body(place, inside)), VECTORIZED)
             return vector if groups == 1 else loop(group, groups, vector, UNROLLED)
 
-        def added(place: Expr, lane: Expr) -> list[Statement]:
-            values = self._at(columns.inside.values, place)
+        def added(place: Expr, lane: Expr, last: Var | None = None) -> list[Statement]:
+            values = self._at(columns.inside.values, place, last)
             return combined(columns.reduction, sums, [lane], values)
 
-        body = self._loops(each(added), columns.inside.guards)
-        begin = each(lambda _, lane: self._cleared(sums, lane))
+        def cleared(_: Expr, lane: Expr) -> list[Statement]:
+            return self._cleared(sums, lane)
+
         end = each(lambda place, lane: self._finished(sums, place, lane))
-        return allocated(sums, sequence([begin, body, end]))
+        if copies == 1:
+            body = self._loops(each(added), columns.inside.guards)
+            return allocated(sums, sequence([each(cleared), body, end]))
+
+        def in_copy(copy: Expr, body: Body) -> Statement:
+            begin = mul(copy, const(width, "int32"))
+            return each(lambda place, lane: body(place, add(begin, lane)))
+
+        def joined(copy: Expr, lane: Expr) -> list[Statement]:
+            parts = [element(one, [add(mul(copy, const(width, "int32")), lane)]) for one in sums]
+            return combined(columns.reduction, sums, [lane], parts)
+
+        def turn(copy: Expr, last: Var) -> Statement:
+            return in_copy(copy, lambda place, lane: added(place, lane, last))
+
+        copy, other = counter("copy", copies), counter("copy", copies)
+        begin = loop(copy, copies, in_copy(copy, cleared), UNROLLED)
+        next_one = add(other, const(1, "int32"))
+        join = loop(other, copies - 1, each(lambda _, lane: joined(next_one, lane)), UNROLLED)
+        return allocated(sums, sequence([begin, self._in_turns(copies, turn), join, end]))
+
+    def _copies(self, groups: int) -> int:
+        """How many sums of each result are under way at a time, so that no addition waits for the
+        one before.
+        """
+        columns = self._columns
+        extent = self._reduced[-1][2]
+        copies = self._most // groups
+        if columns.inside.guards or not commutes(columns.reduction.combiner):
+            return 1
+        return copies if not isinstance(extent, int) or extent >= LATENCY * copies else 1
+
+    def _in_turns(self, copies: int, body: Callable[[Expr, Var], Statement]) -> Statement:
+        """``for k: a += x[k]  →  for o: a0 += x[2*o]; a1 += x[2*o + 1]``, then what is left."""
+        *others, (_, var, extent) = self._reduced
+        dtype = dtype_of(var)
+        if isinstance(extent, int):
+            whole, left = map(const, divmod(extent, copies), (dtype, dtype))
+        else:
+            whole, left = (
+                binary(name, extent, const(copies, dtype)) for name in ("floordiv", "floormod")
+            )
+
+        def at(start: Expr, step: Expr, copy: Expr) -> Statement:
+            last = variable(var.name, dtype)
+            return sequence([bind(last, add(start, cast(dtype, step))), body(copy, last)])
+
+        number, copy = counter(var.name, extent), counter("copy", copies)
+        rest, begin = counter("rest", extent), const(copies, dtype)
+        inner = loop(copy, copies, at(mul(number, begin), copy, copy), UNROLLED)
+        statements = [loop(number, whole, inner)]
+        if not is_const(left, 0):
+            statements.append(loop(rest, left, at(mul(whole, begin), rest, const(0, "int32"))))
+        made = sequence(statements)
+        for _, outer, count in reversed(others):
+            made = loop(outer, count, made)
+        return made
 
     def _borders(self) -> list[Interval]:
         """The first and last elements beside the piece, which may be none."""
@@ -274,10 +336,24 @@ class _Writer:
     def _when(self, guards: Sequence[Expr], body: Statement) -> Statement:
         return when(all_of(self._at(guards, None)), body) if guards else body
 
-    def _at(self, exprs: Sequence[Expr], place: Expr | None) -> list[Expr]:
-        """Expressions over the written loops, at a place of the axis with vectors."""
-        rename = substituter(self._table if place is None else self._with(place))
+    def _at(
+        self, exprs: Sequence[Expr], place: Expr | None, last: Var | None = None
+    ) -> list[Expr]:
+        """Expressions over the written loops, at a place of the axis with vectors; with `last` in
+        the place of the innermost loop's variable.
+        """
+        table = self._table if place is None else self._with(place)
+        if last is not None:
+            axis = self._columns.reduction.axes[-1]
+            table = {**table, axis.var: self._along_axis(axis, last)}
+        rename = substituter(table)
         return [self._places.read(rename(expr)) for expr in exprs]
+
+    @staticmethod
+    def _along_axis(axis: Axis, var: Var) -> Expr:
+        """The place on a reduced axis, for what counts from 0."""
+        place = add(var, _number(axis_range(axis)[0], dtype_of(var)))
+        return cast(dtype_of(axis.var), place)
 
     def _with(self, place: Expr) -> dict[Var, Expr]:
         along = self._columns.along

@@ -251,11 +251,15 @@ def _plain_cycles(nest: Nest, inside: Steps, machine: Machine) -> float:
     lanes = machine.lanes(nest.dtype)
     branches = any(op_name(node) in _BRANCHES for node in postorder(nest.body.reduction.sources))
     vector = machine.vector_cycles(machine.vector_bytes)
-    each = (0.5 * len(nest.body.operands) + work) * vector / lanes
+    point = (0.5 * len(nest.body.operands) + work) * vector
+    each = point / lanes
     # LLVM writes out what is reduced in a few steps, and makes vectors of results
     few = nest.count(nest.reduced) <= MIN_LANES
     if not branches and (few or _lies_along(nest.body.axes[-1], lanes, nest)):
         return MARGIN * each * nest.iterations
+    narrow = min(lanes, _power_of_two(nest.extents.get(node_id(nest.body.axes[-1].var), lanes)))
+    if not branches and narrow >= MIN_LANES and _lies_along(nest.body.axes[-1], narrow, nest):
+        return MARGIN * point / narrow * nest.iterations
     if not branches and _lies_along(nest.body.reduction.axes[-1], lanes, nest):
         extent = nest.extents.get(last, nest.symbolic)
         filled = extent / (-(-extent // lanes) * lanes)

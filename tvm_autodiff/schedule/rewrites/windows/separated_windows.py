@@ -71,6 +71,7 @@ from ....rules.reductions.arg_reduction import takes_first_best
 from ....rules.reductions.reducers import classify
 from ...cost import LAUNCH_CYCLES, MARGIN, MIN_LANES, STORE
 from ...kernel import iterations, size_of
+from ...nest.access import strides_along
 from ...nest.in_range import loops_of, range_conditions
 
 #: kinds of reducers that may take their elements in any order
@@ -197,10 +198,23 @@ def _lanes(axes: Sequence[Axis], reduction: Reduction) -> int:
     read = [load_tensor(node) for node in postorder(list(reduction.sources)) if is_load(node)]
     if len(set(map(tensor_key, read))) > 1:
         return MIN_LANES
-    _, extent = axis_range(reduction.axes[-1])
-    long = isinstance(extent, int) and extent >= 2 * MIN_LANES
+    long = _run(reduction) >= 2 * MIN_LANES
     along = [*axes[-1:], *(reduction.axes[-1:] if long else ())]
-    return MIN_LANES if any(_follow(axis.var, reduction) for axis in along) else 1
+    counts = [size_of([axis_range(axis)[1]]) for axis in along if _follow(axis.var, reduction)]
+    return min(MIN_LANES, max(_run(reduction) if long else 1, *counts)) if counts else 1
+
+
+def _run(reduction: Reduction) -> int:
+    """The number of elements along the last reduced axes that follow in memory as one run."""
+    variables = [axis.var for axis in reduction.axes]
+    reads = [node for node in postorder(list(reduction.sources)) if is_load(node)]
+    run = 1
+    for axis in reversed(reduction.axes):
+        strides = strides_along(reads, axis.var, variables)
+        if strides is None or any(stride not in (0, run) for stride in strides):
+            break
+        run *= size_of([axis_range(axis)[1]])
+    return run
 
 
 def _follow(last: Var, reduction: Reduction) -> bool:
