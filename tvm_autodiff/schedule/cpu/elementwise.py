@@ -298,13 +298,15 @@ def _uses_as_values(op: Operation, variables: Sequence[Var]) -> bool:
 
 
 def _strided_axis(op: Operation) -> int | None:
-    """The axis along which a read is contiguous, when none is along the last one."""
+    """The axis along which a read is contiguous, when none is along the last one. What the last one
+    does not change is no matter of a tile.
+    """
     variables = axis_vars(op)
     if len(variables) < 2:
         return None
     found: int | None = None
     for node in postorder(bodies(op)):
-        if not is_load(node) or not operands(node):
+        if not is_load(node) or not depends_on(node, variables[-1:]):
             continue
         strides = [stride_of(node, node_id(var), variables) for var in variables]
         if strides[-1] in (1, -1):
