@@ -14,6 +14,7 @@ from ...graph.unused_axes import without_unused_axes
 from .argmax_fusion import with_fused_argmax
 from .contractions.ordered import with_ordered_contractions
 from .gathered_operands import with_gathered_operands
+from .loops.fixed_carries import without_fixed_carries
 from .loops.hoisting import without_loop_invariants
 from .loops.merged_loops import merged_loops
 from .loops.reversed_axes import with_reversed_axes
@@ -70,6 +71,7 @@ class Rewrite:
 BEFORE_KERNELS = (
     Rewrite(merged_loops),
     Rewrite(without_unread_results),
+    Rewrite(without_fixed_carries),
     Rewrite(without_loop_invariants),
     Rewrite(without_unused_axes),
     Rewrite(normal_form),
