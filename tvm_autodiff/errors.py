@@ -42,7 +42,8 @@ class LoweringError(AutodiffError, RuntimeError):
 
 
 class OutOfBoundsError(AutodiffError, IndexError):
-    """A stage reads outside a tensor for all data."""
+    """A stage reads outside a tensor: for all data, or for those of a call with ``debug_indices``.
+    """
 
 
 class CallError(AutodiffError, TypeError):

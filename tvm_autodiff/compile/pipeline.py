@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -13,6 +13,7 @@ from typing import Any, cast
 from ..codegen.deep import raised_while_waiting, run_deep
 from ..codegen.modules import Module
 from ..debug import CheckedFunction
+from ..debug.index_inspector import IndexInspector
 from ..debug.inspector import Inspector
 from ..errors import AutodiffError, InvalidArgumentError, LoweringError, PlainScheduleWarning
 from ..expr.nodes import tensor_key
@@ -108,6 +109,7 @@ def build(
     cache: bool | str | os.PathLike[str] = True,
     tune: Tuning | None = None,
     debug_nan: bool = False,
+    debug_indices: bool = False,
 ) -> CompiledFunction:
     """Compile tensors into a function of arrays.
 
@@ -169,6 +171,10 @@ def build(
     debug_nan : bool
         Whether each call first computes every stage separately, and raises a `NonFiniteError` that
         names the first stage with a NaN, or with an infinity computed from finite values.
+    debug_indices : bool
+        Whether each call first looks at all indices that are data, and raises an `OutOfBoundsError`
+        that names the first stage that reads outside of a tensor. Otherwise such a read has no
+        defined value, and may end the process. Steps of `scan` are not looked at.
 
     Returns
     -------
@@ -229,11 +235,14 @@ def build(
     function = _built(request, machine, cache, tune)
     if function.notice is not None:
         warn(function.notice, PlainScheduleWarning)
-    if not debug_nan:
-        return function
     checked = partial(_built, machine=machine, cache=False, tune=None)
-    look = Inspector(request.inputs, wanted, lambda given, all_: checked(request_of(given, all_)))
-    return cast("CompiledFunction", CheckedFunction(function, look))
+    compiled = lambda given, all_: checked(request_of(given, all_))  # noqa: E731
+    checks: list[Callable[..., None]] = []
+    if debug_indices:  # first: what debug_nan computes reads at these indices
+        checks.append(IndexInspector(request.inputs, wanted, compiled))
+    if debug_nan:
+        checks.append(Inspector(request.inputs, wanted, compiled))
+    return cast("CompiledFunction", CheckedFunction(function, checks)) if checks else function
 
 
 @collected_later()

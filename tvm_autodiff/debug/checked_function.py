@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
 class CheckedFunction:
-    """The slower function that ``build(..., debug_nan=True)`` returns.
+    """The slower function that ``build(..., debug_nan=True)`` or ``debug_indices=True`` returns.
 
     Attributes
     ----------
@@ -15,12 +15,12 @@ class CheckedFunction:
         The function without checks. All other attributes are forwarded to it.
     """
 
-    def __init__(self, function: Any, inspect: Callable[..., None]) -> None:
+    def __init__(self, function: Any, checks: Sequence[Callable[..., None]]) -> None:
         self.function = function
-        self._inspect = inspect
+        self._checks = tuple(checks)
 
     def __call__(self, /, *arrays: Any, out: Any = None, **named: Any) -> Any:
-        """Run the program after computing the stages one by one and finding them finite.
+        """Run the program after its stages passed all checks.
 
         Parameters
         ----------
@@ -30,12 +30,15 @@ class CheckedFunction:
         Raises
         ------
         NonFiniteError
-            If a NaN or an infinity occurs.
+            If a NaN or an infinity occurs, with `debug_nan`.
+        OutOfBoundsError
+            If a stage reads outside of a tensor, with `debug_indices`.
         CallError
             As for the unchecked function.
         """
         given = self.function.in_order(arrays, named) if named else arrays
-        self._inspect(*given)
+        for check in self._checks:
+            check(*given)
         return self.function(*given, out=out)
 
     def __getattr__(self, name: str) -> Any:

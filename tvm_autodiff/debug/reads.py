@@ -74,11 +74,11 @@ def stage_of_reads(op: Operation, component: int, test: Test) -> Tensor:
     flags = [_flag(source, test) for source in reduction.sources]
     start = [_flag(value, test) for value in (*reduction.combiner.identity, *reduction.init)]
     # an empty reduction has its initial value
-    found = replace(reduction, combiner=_most(_any(start)), sources=(_any(flags),), init=())
+    found = replace(reduction, combiner=most_of(_any(start)), sources=(_any(flags),), init=())
     return reduction_stage(name, list(op.axis), found)[0]
 
 
-def _most(start: Expr) -> Combiner:
+def most_of(start: Expr) -> Combiner:
     left, right = variable("a", _FLAG), variable("b", _FLAG)
     return Combiner((left,), (right,), (binary("max", left, right),), (start,))
 

@@ -211,6 +211,7 @@ def build_vjp(
     exact_math: bool = False,
     cache: bool | str | os.PathLike[str] = True,
     debug_nan: bool = False,
+    debug_indices: bool = False,
 ) -> VjpFunctions:
     """Compile a program and its pullback into two functions.
 
@@ -234,7 +235,7 @@ def build_vjp(
     sizes : mapping from str to int, optional
         Values of symbolic sizes for this choice. The default is 64, which is not allowed with a
         budget. The functions themselves take any sizes.
-    target, num_threads, exact_math, cache, debug_nan
+    target, num_threads, exact_math, cache, debug_nan, debug_indices
         As in `build`.
     manual, override
         As in `differentiate`.
@@ -305,6 +306,7 @@ def build_vjp(
             exact_math=exact_math,
             cache=cache,
             debug_nan=debug_nan,
+            debug_indices=debug_indices,
         )
 
     return VjpFunctions(
