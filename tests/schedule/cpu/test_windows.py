@@ -115,6 +115,18 @@ def clamped(n, m, reach):
     return [X], te.compute((n, m), flux, name="F")
 
 
+def resampled(n, up=3, down=2, taps=4):
+    """Every `down`-th of `up` times as many samples, between which a filter interpolates."""
+    x, h = cases.placeholder("x", n), cases.placeholder("h", up * taps)
+    k = te.reduce_axis((0, taps), name="k")
+    count = ((n - taps) * up) // down
+
+    def body(m):
+        return te.sum(h[down * m % up + up * k] * x[down * m // up + taps - 1 - k], axis=k)
+
+    return [x, h], te.compute((count,), body, name="y")
+
+
 def wavelet(n, m):
     """Sums and differences of pairs, wrapped around, in the two halves of a row."""
     X, H = cases.placeholder("X", n, m), cases.placeholder("H", 4)
@@ -136,6 +148,9 @@ def wavelet_gradient(n, m):
 
 
 CASES = {
+    "resampled by 3/2": resampled(70),
+    "resampled by 2/3": resampled(70, 2, 3),
+    "resampled by 5/4": resampled(61, 5, 4),
     **{f"wavelet of {m}": wavelet(5, m) for m in (8, 128)},
     "gradient of a wavelet": wavelet_gradient(3, 128),
     **{f"clamped {n}x{m} by {r}": clamped(n, m, r) for n, m, r in ((1, 3, 1), (9, 50, 3))},
@@ -224,6 +239,8 @@ RULES = [
     (winner(5, 31, 3), ["windows"]),
     (window_sums(3, 17), ["windows"]),
     (clamped(30, 40, 1), ["windows"]),
+    (resampled(300), ["windows"]),
+    (resampled(300, 2, 3), ["windows"]),
     (wavelet(5, 128), ["windows"]),
     (wavelet_gradient(3, 128), ["windows"]),
     (cases.rows(70, 300), ["rows"]),

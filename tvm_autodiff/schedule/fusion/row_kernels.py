@@ -252,7 +252,8 @@ def _checked(member: RowKernel) -> RowKernel | None:
         return None  # apart, it copies nothing: its result is what it reads
     inner = inner_axes(member)
     # a tile has borders of its own; what a window computes of functions is shared in a row
-    windows = member.across or (bool(inner) and _is_cheap_window(op, inner[-1].var))
+    windows = member.across or _is_long_window(op)
+    windows = windows or (bool(inner) and _is_cheap_window(op, inner[-1].var))
     if reduction is not None and _has_reuse(op, reduction, windows):
         return None
     if reduction is None and _chooses_functions(op, inner):
@@ -303,6 +304,14 @@ def _is_cheap_window(op: Operation, var: Var) -> bool:
     """
     sources = sources_of(op)
     return has_borders(sources, var) and not any(map(is_expensive, postorder(sources)))
+
+
+def _is_long_window(op: Operation) -> bool:
+    """Whether a window is too long to be written out, and computes no expensive function: what its
+    neighbours read again is worth a tile.
+    """
+    points = size_of([axis_range(axis)[1] for axis in reduced_axes(op)])
+    return points >= SHORT_LOOP and not any(map(is_expensive, postorder(sources_of(op))))
 
 
 def _changes_within(op: Operation, member: RowKernel) -> bool:

@@ -98,10 +98,12 @@ def window_of(op: Operation) -> list[Expr] | None:
     if values is None or moduli is None or prod(moduli) > MAX_COPIES:
         return None
     classes = in_classes(values, list(op.axis), moduli)
-    variables = [*classes.quotients, *classes.residues]
     spatial, last = set(map(node_id, classes.quotients)), classes.quotients[-1]
-    inside = [node for node in postorder(classes.inside(last)) if is_load(node)]
-    strides = [stride_of(node, node_id(last), variables) for node in inside]
+    # what a residue adds to a place is the same for all elements of its class
+    first = substituter({residue: const(0, dtype_of(residue)) for residue in classes.residues})
+    inside = decided(list(map(first, classes.inside(last))), classes.quotients, classes.ranges)
+    loads = [node for node in postorder(inside) if is_load(node)]
+    strides = [stride_of(node, node_id(last), classes.quotients) for node in loads]
     if any(stride is None or not 0 <= stride <= MAX_STRIDE for stride in strides):
         return None
     whole = any(
