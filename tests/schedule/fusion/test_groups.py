@@ -197,3 +197,36 @@ def test_differences_of_products_are_no_rows_of_a_group():
         name="z",
     )
     assert not [group for group in groups_of([z]) if "z" in [op.name for op in group.ops]]
+
+
+@pytest.mark.parametrize(("steps", "apart"), [(128, True), (4, False)])
+def test_a_long_window_is_a_tile_beside_the_row_of_its_reader(steps, apart):
+    """What the neighbours of a short window read again is in the first cache anyway."""
+    x, y = te.placeholder((16, steps, 8), name="x"), te.placeholder((16, steps, 8), name="y")
+    scale = te.placeholder((steps, 8), name="scale")
+    b, t = te.reduce_axis((0, 16), "b"), te.reduce_axis((0, steps), "t")
+    zero = te.const(0.0, "float32")
+
+    def body(k, d):
+        return te.sum(te.if_then_else(k <= t, y[b, t, d] * x[b, t - k, d], zero), axis=[b, t])
+
+    taps = te.compute((steps, 8), body, name="taps")
+    scaled = te.compute((steps, 8), lambda k, d: taps[k, d] * scale[k, d], name="scaled")
+    r = te.reduce_axis((0, steps), "r")
+    rates = te.compute((8,), lambda d: te.sum(scaled[r, d] * taps[r, d], axis=r), name="rates")
+    together = [g for g in groups_of([scaled, rates]) if "taps" in [op.name for op in g.ops]]
+    assert bool(together) != apart
+
+
+@pytest.mark.parametrize("rows", [64, te.var("n")], ids=["literal", "symbolic"])
+def test_chosen_functions_are_computed_apart(rows):
+    """Each component in vectors of rows, not one row after the other."""
+    x = te.placeholder((rows, 2), name="x")
+
+    def component(i, c):
+        return te.if_then_else(c == 0, te.sin(x[i, 0]), te.cos(x[i, 1]) * x[i, 0])
+
+    parts = te.compute((rows, 3), component, name="parts")
+    k = te.reduce_axis((0, 3), "k")
+    total = te.compute((rows,), lambda i: te.sum(parts[i, k] * parts[i, k], axis=k), name="total")
+    assert not [g for g in groups_of([parts, total]) if "parts" in [op.name for op in g.ops]]

@@ -307,11 +307,11 @@ def _is_cheap_window(op: Operation, var: Var) -> bool:
 
 
 def _is_long_window(op: Operation) -> bool:
-    """Whether a window is too long to be written out, and computes no expensive function: what its
-    neighbours read again is worth a tile.
+    """Whether a window is too long to be written out, for as many results, without an expensive
+    function: what its neighbours read again is worth a tile.
     """
-    points = size_of([axis_range(axis)[1] for axis in reduced_axes(op)])
-    return points >= SHORT_LOOP and not any(map(is_expensive, postorder(sources_of(op))))
+    sizes = [size_of([axis_range(a)[1] for a in axes]) for axes in (reduced_axes(op), op.axis)]
+    return min(sizes) >= SHORT_LOOP and not any(map(is_expensive, postorder(sources_of(op))))
 
 
 def _changes_within(op: Operation, member: RowKernel) -> bool:
