@@ -79,6 +79,7 @@ def stage_of_reads(op: Operation, component: int, test: Test) -> Tensor:
 
 
 def most_of(start: Expr) -> Combiner:
+    """The maximum of flags, of none the value at the start."""
     left, right = variable("a", _FLAG), variable("b", _FLAG)
     return Combiner((left,), (right,), (binary("max", left, right),), (start,))
 

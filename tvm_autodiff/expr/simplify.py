@@ -23,6 +23,7 @@ from .linear_terms import linear_sum, linear_terms
 from .nodes import (
     COMPARISONS,
     INDEX_DTYPES,
+    INTEGER_DIVISIONS,
     Expr,
     Var,
     const_value,
@@ -38,6 +39,7 @@ from .nodes import (
     with_operands,
 )
 from .rewrite import Rewriter, contains_load, rewrite, substituter, variables_of
+from .sharing.lets import merge_equal
 from .sharing.weights import provable
 
 Ranges = Mapping[Var, tuple["Expr | int", "Expr | int | None"]]
@@ -283,6 +285,8 @@ def collect_terms(expr: Expr) -> Expr:
     >>> x = te.placeholder((9, 9), name="x")
     >>> list(operands(collect_terms(load(x, [i + (3 - i), (i + k * 2 - i) // 2]))))
     [3, k]
+    >>> list(operands(collect_terms(load(x, [(i + k * 16) // 16 - i // 16, i]))))
+    [k, i]
     >>> collect_terms(i - k + 1 + k >= 0)
     i + 1 >= 0
     """
@@ -305,6 +309,9 @@ def _collected(node: Expr) -> Expr | None:
     """The step of `collect_terms` at one node of an index."""
     if op_name(node) in ("add", "sub") and dtype_of(node) in ("int32", "int64"):
         terms, constant = linear_terms(node)
+        if sum(op_name(term) in INTEGER_DIVISIONS for term, _ in terms) > 1:
+            # quotients that the steps before have made equal are not one node
+            terms, constant = linear_terms(merge_equal([node])[0])
         if _summands(node) > len(terms) + (constant != 0):
             return linear_sum(terms, constant, dtype_of(node))
     return normalize_node(node)

@@ -66,6 +66,12 @@ def summed_points(tensor):
     return max(prod(axis_range(a)[1] for a in (*op.axis, *op.reduce_axis)) for op in sums)
 
 
+def guarded():
+    """A place that is read where another index of the element allows it."""
+    read = lambda a, b, c: x[a, b, idx[a - 1]] * x[a, c, b]  # noqa: E731
+    return made((N, N, N), lambda a, b, c: te.if_then_else(a > 0, read(a, b, c), ZERO))
+
+
 def data(place):
     return {k: np.array(place, "int32"), idx: np.full(N, place, "int32") + np.arange(N) % 2, x: X}
 
@@ -78,6 +84,15 @@ def test_gradients_sum_for_the_place_alone(name):
     [dx] = differentiate(y, [x], head)
     assert summed_points(dx) <= N**3
     arrays = data(2)
+    [got] = evaluate_graph([dx], {**arrays, head: weights}, strict=True)
+    np.testing.assert_allclose(got, whole_slopes(y, [x], arrays, weights)[0], atol=1e-12)
+
+
+def test_a_place_is_read_where_its_guard_allows_it():
+    y = guarded()
+    head = te.placeholder(y.shape, D, name="head")
+    [dx] = differentiate(y, [x], head)
+    weights, arrays = RNG.integers(-3, 4, (N, N, N)).astype(D), data(2)
     [got] = evaluate_graph([dx], {**arrays, head: weights}, strict=True)
     np.testing.assert_allclose(got, whole_slopes(y, [x], arrays, weights)[0], atol=1e-12)
 

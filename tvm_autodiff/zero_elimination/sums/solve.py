@@ -191,7 +191,8 @@ def solve(
         definition,
         target,
         windows=tuple(c for c in windows if _is_join(c, found.variables, parameters)),
-        placed=tuple(c for c in equal if not depends_on(c, every_axis)),
+        # elsewhere, what protects their reads may depend on an axis
+        placed=tuple(c for c in equal if not depends_on(c, every_axis) and reads_inside(c, ranges)),
     )
 
 
