@@ -22,19 +22,21 @@ from ...expr.intrinsics import (
 from ...expr.nodes import Expr, const_value, dtype_of, op_name, operands
 from . import (
     error_function,
-    error_function_float64,
     exponential,
-    float64,
     hyperbolic,
     inverse_trigonometric,
     logarithm,
-    logarithm_float64,
     power,
-    power_float64,
     quarter_turns,
     trigonometric,
 )
 from .code import DOUBLE, FLOAT, Near, Value, function_text
+from .float64 import (
+    error_function as error_function_float64,
+    exponential as exponential_float64,
+    logarithm as logarithm_float64,
+    power as power_float64,
+)
 
 #: name → (operands, arithmetic)
 FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
@@ -65,15 +67,15 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
 }
 #: those of float64: name → (own name, arithmetic)
 FLOAT64: dict[str, tuple[str, Callable[..., Value]]] = {
-    "exp": ("exp_float64", float64.exp),
-    "sigmoid": ("sigmoid_float64", float64.sigmoid),
-    "tanh": ("tanh_float64", float64.tanh),
-    "sinh": ("sinh_float64", float64.sinh),
-    "cosh": ("cosh_float64", float64.cosh),
+    "exp": ("exp_float64", exponential_float64.exp),
+    "sigmoid": ("sigmoid_float64", exponential_float64.sigmoid),
+    "tanh": ("tanh_float64", exponential_float64.tanh),
+    "sinh": ("sinh_float64", exponential_float64.sinh),
+    "cosh": ("cosh_float64", exponential_float64.cosh),
     "log": ("log_float64", logarithm_float64.log),
     "erf": ("erf_float64", error_function_float64.erf),
-    "exp2": ("exp2_float64", float64.exp2),
-    "exp10": ("exp10_float64", float64.exp10),
+    "exp2": ("exp2_float64", exponential_float64.exp2),
+    "exp10": ("exp10_float64", exponential_float64.exp10),
     "log2": ("log2_float64", logarithm_float64.log2),
     "log10": ("log10_float64", logarithm_float64.log10),
     "log1p": ("log1p_float64", logarithm_float64.log1p),

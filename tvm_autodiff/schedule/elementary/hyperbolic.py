@@ -12,9 +12,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from . import logarithm, logarithm_float64
+from . import logarithm
 from .code import DOUBLE, FLOAT, Code, Value
 from .exponential import E, power_of_two, reduced, scaled
+from .float64 import logarithm as logarithm_float64
 from .polynomials import fit
 
 _SINH = fit(lambda u: (math.sinh(math.sqrt(u)) / math.sqrt(u) - 1.0) / u, 0.0, 1.0, 3)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 
-from .code import Code, Value
-from .polynomials import fit
+from ..code import Code, Value
+from ..polynomials import fit
 
 ROUNDER = 1.5 * 2.0**52  #: adding it leaves no bits below the point
 ROUNDER_BITS = 0x4338000000000000

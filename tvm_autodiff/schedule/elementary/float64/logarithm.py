@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from decimal import Decimal, localcontext
 
-from .code import DOUBLE, LONG, Code, Value
-from .float64 import DIGITS, LG2_HIGH, LG2_LOW, LN2_HIGH, LN2_LOW
-from .polynomials import fit
+from ..code import DOUBLE, LONG, Code, Value
+from ..polynomials import fit
+from .exponential import DIGITS, LG2_HIGH, LG2_LOW, LN2_HIGH, LN2_LOW
 
 ROOT_HALF_BITS = 0x3FE6A09E667F3BCD  #: sqrt(1/2)
 INFINITY_BITS = 0x7FF0000000000000

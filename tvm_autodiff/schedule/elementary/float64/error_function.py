@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-from .code import Code, Value
-from .float64 import SIGN, exp
-from .polynomials import fit
+from ..code import Code, Value
+from ..polynomials import fit
+from .exponential import SIGN, exp
 
 _EDGE = 1.0
 _ONE_FROM = 6.0  # erf(5.92) rounds to 1

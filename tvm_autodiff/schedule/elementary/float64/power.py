@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import math
 
-from .code import Code, Value
-from .float64 import LN2_HIGH, LN2_LOW, exp_of_sum
-from .hyperbolic import magnitude_and_sign, with_sign
-from .logarithm_float64 import INFINITY_BITS, LARGEST, parts
-from .polynomials import fit
+from ..code import Code, Value
+from ..hyperbolic import magnitude_and_sign, with_sign
+from ..polynomials import fit
+from .exponential import LN2_HIGH, LN2_LOW, exp_of_sum
+from .logarithm import INFINITY_BITS, LARGEST, parts
 
 _THIRD, _THIRD_LOW = 2.0 / 3.0, 2.0**-54 * (2.0 / 3.0)  #: 2/3, and what its float64 lacks
 _SIGN = -(1 << 63)
