@@ -111,8 +111,8 @@ def test_the_message():
     with pytest.raises(IndexError) as failure:
         function(*data([x, at], (0, 5, 2, 7)))
     assert str(failure.value) == (
-        "stage y reads outside of a tensor: y[1] does, and 1 other elements do. For [i] it reads "
-        "x[at[i]]: correct the data, or guard the read with te.if_then_else"
+        "stage y reads outside of a tensor: y[1] does (the first of 2 elements). For [i] it "
+        "reads x[at[i]]: correct the data, or guard the read with te.if_then_else"
     )
 
 

@@ -90,7 +90,7 @@ def _found_in(
 
 def _message(op: Operation, place: Sequence[int], count: int) -> str:
     shown = f"{op.name}[{', '.join(map(str, place))}]" if place else op.name
-    more = f", and {count - 1} other elements do" if count > 1 else ""
+    more = f" (the first of {count} elements)" if count > 1 else ""
     reads = {
         text(node): None
         for source in _sources(op)
