@@ -23,11 +23,10 @@ from ..expr.nodes import (
     node_id,
     op_name,
     operands,
-    tensor_key,
 )
 from ..expr.printing.text import text
 from ..expr.rewrite import contains_load, expand_lets, postorder
-from ..graph.graph import Graph, retarget, tensors_read_by
+from ..graph.graph import Graph, tensors_read_by
 from ..graph.kinds.scatter_add import as_index, inside
 from ..graph.stage import (
     Operation,
@@ -36,15 +35,13 @@ from ..graph.stage import (
     is_compute,
     is_placeholder,
     make_stage,
-    placeholder_like,
     reduction_of,
     reduction_stage,
     shape_of,
 )
-from .inspector import Build, as_numpy
-from .reads import most_of
+from .inspector import Build, as_numpy, over_placeholders
+from .reads import FLAG, most_of
 
-_FLAG = "int32"
 _Run = Callable[..., list[Any]]
 
 
@@ -63,13 +60,13 @@ class IndexInspector:
         self._inputs = list(inputs)
         self._stages: list[tuple[Operation, _Run | None, _Run]] = []
         for op in Graph(list(outputs)).ops:
-            if not is_compute(op) or not any(map(_reads_at_data, _sources(op))):
+            if not is_compute(op) or not _reads_at_data(op):
                 continue
             reads = [read for read in tensors_read_by(op) if not is_placeholder(read.op)]
-            fresh = [placeholder_like(read) for read in reads]
+            fresh, alone = over_placeholders(op, reads)
             computed = build(self._inputs, reads) if reads else None
-            marks = _marks(retarget(op, _found_in(reads, fresh))[0].op)
-            self._stages.append((op, computed, build([*self._inputs, *fresh], [marks])))
+            marks = build([*self._inputs, *fresh], [_marks(alone)])
+            self._stages.append((op, computed, marks))
 
     def __call__(self, *arrays: Any) -> None:
         """Raise `OutOfBoundsError` for the first stage that reads outside of a tensor."""
@@ -81,22 +78,10 @@ class IndexInspector:
                 raise OutOfBoundsError(_message(op, [int(n) for n in places[0]], len(places)))
 
 
-def _found_in(
-    olds: Sequence[Tensor], news: Sequence[Tensor]
-) -> Callable[[Tensor], Tensor | None]:
-    table = {tensor_key(old): new for old, new in zip(olds, news, strict=True)}
-    return lambda tensor: table.get(tensor_key(tensor))
-
-
 def _message(op: Operation, place: Sequence[int], count: int) -> str:
     shown = f"{op.name}[{', '.join(map(str, place))}]" if place else op.name
     more = f" (the first of {count} elements)" if count > 1 else ""
-    reads = {
-        text(node): None
-        for source in _sources(op)
-        for node in postorder(expand_lets(source))
-        if is_load(node) and any(map(contains_load, operands(node)))
-    }
+    reads = dict.fromkeys(map(text, _reads_at_data(op)))
     names = ", ".join(var.name for var in axis_vars(op))
     return (
         f"stage {op.name} reads outside of a tensor: {shown} does{more}. For [{names}] it reads "
@@ -109,11 +94,9 @@ def _sources(op: Operation) -> Sequence[Expr]:
     return bodies(op) if reduction is None else reduction.sources
 
 
-def _reads_at_data(source: Expr) -> bool:
-    return any(
-        is_load(node) and any(map(contains_load, operands(node)))
-        for node in postorder(expand_lets(source))
-    )
+def _reads_at_data(op: Operation) -> list[Expr]:
+    nodes = postorder([expand_lets(source) for source in _sources(op)])
+    return [n for n in nodes if is_load(n) and any(map(contains_load, operands(n)))]
 
 
 def _marks(op: Operation) -> Tensor:
@@ -122,10 +105,10 @@ def _marks(op: Operation) -> Tensor:
     ``y[i] = Σ_k x[at[i, k]] → max_k (not 0 <= at[i, k] < n)``
     """
     reduction, name = reduction_of(op), f"{op.name}_outside"
-    flag = cast(_FLAG, any_of([_outside(expand_lets(source)) for source in _sources(op)]))
+    flag = cast(FLAG, any_of([_outside(expand_lets(source)) for source in _sources(op)]))
     if reduction is None:
         return make_stage(name, list(op.axis), [flag])[0]
-    combiner = most_of(const(0, _FLAG))
+    combiner = most_of(const(0, FLAG))
     found = replace(reduction, combiner=combiner, sources=(flag,), init=())
     return reduction_stage(name, list(op.axis), found)[0]
 

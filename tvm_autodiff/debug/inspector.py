@@ -127,11 +127,16 @@ class Inspector:
         self, tensor: Tensor, reads: Sequence[Tensor], test: Test
     ) -> tuple[list[Tensor], list[Tensor]]:
         """A program over the inputs and the stage itself, because their shapes define the sizes."""
-        fresh = [placeholder_like(read) for read in reads]
-        table = {tensor_key(old): new for old, new in zip(reads, fresh, strict=True)}
-        op = retarget(tensor.op, lambda read: table.get(tensor_key(read)))[0].op
+        fresh, op = over_placeholders(tensor.op, reads)
         own = placeholder_like(tensor)
         return [*self._inputs, own, *fresh], [stage_of_reads(op, tensor.value_index, test)]
+
+
+def over_placeholders(op: Operation, reads: Sequence[Tensor]) -> tuple[list[Tensor], Operation]:
+    """A stage over placeholders for what it reads, which come first."""
+    fresh = [placeholder_like(read) for read in reads]
+    table = {tensor_key(old): new for old, new in zip(reads, fresh, strict=True)}
+    return fresh, retarget(op, lambda read: table.get(tensor_key(read)))[0].op
 
 
 def as_numpy(array: Any) -> np.ndarray:

@@ -37,25 +37,25 @@ from ..graph.stage import (
 
 Test = Callable[[Expr], Expr]
 
-_FLAG = "int32"
+FLAG = "int32"
 
 
 def is_nan(value: Expr) -> Expr:
     """One where a number is NaN, else zero."""
     number = const_value(value)
     if number is not None:
-        return const(int(math.isnan(number)), _FLAG)
-    return cast(_FLAG, call_node("isnan", (_wide(value),), "bool"))
+        return const(int(math.isnan(number)), FLAG)
+    return cast(FLAG, call_node("isnan", (_wide(value),), "bool"))
 
 
 def is_not_finite(value: Expr) -> Expr:
     """One where a number is NaN or infinite, else zero."""
     number = const_value(value)
     if number is not None:
-        return const(int(not math.isfinite(number)), _FLAG)
+        return const(int(not math.isfinite(number)), FLAG)
     wide = _wide(value)
     infinite = compare("eq", call("abs", wide), const(math.inf, dtype_of(wide)))
-    return if_then_else(infinite, const(1, _FLAG), is_nan(value))
+    return if_then_else(infinite, const(1, FLAG), is_nan(value))
 
 
 def _wide(value: Expr) -> Expr:
@@ -80,13 +80,13 @@ def stage_of_reads(op: Operation, component: int, test: Test) -> Tensor:
 
 def most_of(start: Expr) -> Combiner:
     """The maximum of flags, of none the value at the start."""
-    left, right = variable("a", _FLAG), variable("b", _FLAG)
+    left, right = variable("a", FLAG), variable("b", FLAG)
     return Combiner((left,), (right,), (binary("max", left, right),), (start,))
 
 
 def _any(flags: list[Expr]) -> Expr:
     known = [flag for flag in flags if not is_const(flag, 0)]
-    total = const(0, _FLAG)
+    total = const(0, FLAG)
     for flag in known:
         total = flag if is_const(total, 0) else binary("max", total, flag)
     return total
@@ -94,7 +94,7 @@ def _any(flags: list[Expr]) -> Expr:
 
 def _flag(root: Expr, test: Test) -> Expr:
     """Whether any number that an expression uses passes the test."""
-    zero = const(0, _FLAG)
+    zero = const(0, FLAG)
     done: dict[int, Expr] = {}
     body = expand_lets(root)
     for node in postorder(body):

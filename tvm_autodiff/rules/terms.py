@@ -144,7 +144,7 @@ def pull_back(
         if key not in active or key not in arriving:
             continue
         if wanted(node):
-            found[key] = (node, _without_idle_choices(arriving[key]))
+            found[key] = (node, _with_sides_joined(arriving[key], _if_equal))
             continue
         rule = scalar_rule(node)
         if rule is None:
@@ -211,46 +211,44 @@ def _join(contributions: Sequence[Contribution]) -> Contribution:
     shared = paths[0][:length]
     value: Expr | None = None
     apart = [Contribution(one.value, one.conditions[length:]) for one in contributions]
-    for one in _with_sides_joined(apart):
+    for one in _with_sides_joined(apart, _chosen):
         part = guarded(one.value, one.conditions)
         value = part if value is None else add(value, part)
     assert value is not None
     return Contribution(value, shared)
 
 
-def _with_sides_joined(contributions: list[Contribution]) -> list[Contribution]:
-    """``[p, c] v, [p, not c] w → [p] if c then v else w``: what both sides read is read anyway."""
-    place = 0
-    while place < len(contributions):
-        one = contributions[place]
-        others = range(place + 1, len(contributions))
-        other = next((n for n in others if _are_sides(one, contributions[n])), None)
-        if other is None:
-            place += 1
-            continue
-        *outer, condition = one.conditions
-        choose = if_then_else if condition.guards else select
-        value = choose(condition.expr, one.value, contributions.pop(other).value)
-        contributions[place] = Contribution(value, tuple(outer))
-        place = 0
-    return contributions
+def _with_sides_joined(
+    contributions: Sequence[Contribution],
+    joined: Callable[[Condition, Expr, Expr], Expr | None],
+) -> list[Contribution]:
+    """``[p, c] v, [p, not c] w → [p] joined(c, v, w)``, where that is not None."""
+    found, place = list(contributions), 0
+    while place < len(found):
+        one = found[place]
+        for number in range(place + 1, len(found)):
+            other = found[number]
+            if not _are_sides(one, other):
+                continue
+            value = joined(one.conditions[-1], one.value, other.value)
+            if value is not None:
+                found[place] = Contribution(value, one.conditions[:-1])
+                del found[number]
+                place = -1
+                break
+        place += 1
+    return found
 
 
-def _without_idle_choices(contributions: Sequence[Contribution]) -> list[Contribution]:
-    """``[p, c] v, [p, not c] v → [p] v``: a branch that changes other elements only."""
-    kept: list[Contribution] = []
-    for one in contributions:
-        place = next((n for n, k in enumerate(kept) if _are_equal_sides(k, one)), None)
-        if place is None:
-            kept.append(one)
-        else:
-            kept[place] = Contribution(one.value, one.conditions[:-1])
-    return kept if len(kept) == len(contributions) else _without_idle_choices(kept)
+def _chosen(condition: Condition, then: Expr, otherwise: Expr) -> Expr:
+    """``if c then v else w``: what both sides read is read anyway."""
+    choose = if_then_else if condition.guards else select
+    return choose(condition.expr, then, otherwise)
 
 
-def _are_equal_sides(left: Contribution, right: Contribution) -> bool:
-    """Whether the same value comes along both sides of one branch."""
-    return node_id(left.value) == node_id(right.value) and _are_sides(left, right)
+def _if_equal(condition: Condition, then: Expr, otherwise: Expr) -> Expr | None:
+    """What comes along both sides of a branch that changes other elements only."""
+    return then if node_id(then) == node_id(otherwise) else None
 
 
 def _are_sides(left: Contribution, right: Contribution) -> bool:

@@ -33,9 +33,9 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     """Schedule a kernel whose short axes choose what is computed."""
     op = kernel.root
     bounds = [axis_range(axis) for axis in op.axis]
-    if not bounds or any(low != 0 or extent == 0 for low, extent in bounds):
-        return other_kind("it has no axes, or no elements")
     extents = [extent for _, extent in bounds]
+    if not bounds or any(low != 0 or not _may_reach(extent, 1) for low, extent in bounds):
+        return other_kind("it has no axes, or no elements")
     values = [expand_lets(body) for body in bodies(op)]
     lanes = machine.lanes(*map(dtype_of, values))
     if _may_reach(extents[-1], lanes) and has_border(op.axis, values):

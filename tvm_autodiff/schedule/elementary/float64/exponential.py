@@ -48,11 +48,12 @@ _TANH_ONE = 20.0  #: tanh(19.07) rounds to 1
 _SINH_HALF = 20.0  #: sinh(18.8) rounds to half of the exponential
 
 
-def _reduced(c: Code, x: Value) -> tuple[Value, Value]:
-    """``(q, k)`` with ``e**x = (1 + q) * 2**k``, k an int64."""
+def _reduced(c: Code, x: Value, rest: Value | None = None) -> tuple[Value, Value]:
+    """``(q, k)`` with ``e**(x + rest) = (1 + q) * 2**k``, k an int64."""
     shifted = c.fma(x, 1 / _LN2, ROUNDER)
     k = shifted - ROUNDER
-    r = c.fma(k, -LN2_LOW, c.fma(k, -LN2_HIGH, x))
+    near = c.fma(k, -LN2_HIGH, x)
+    r = c.fma(k, -LN2_LOW, near if rest is None else near + rest)
     return _rest_of_one(c, r), c.bits(shifted) - ROUNDER_BITS
 
 
@@ -78,10 +79,7 @@ def exp(c: Code, x: Value) -> Value:
 
 def exp_of_sum(c: Code, x: Value, rest: Value) -> Value:
     """``e**(x + rest)`` for a rest that is small beside the last place of 1."""
-    shifted = c.fma(x, 1 / _LN2, ROUNDER)
-    k = shifted - ROUNDER
-    r = c.fma(k, -LN2_LOW, c.fma(k, -LN2_HIGH, x) + rest)
-    return _scaled(c, _rest_of_one(c, r), c.bits(shifted) - ROUNDER_BITS)
+    return _scaled(c, *_reduced(c, x, rest))
 
 
 def exp2(c: Code, x: Value) -> Value:

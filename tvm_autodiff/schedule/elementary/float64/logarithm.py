@@ -12,7 +12,7 @@ from decimal import Decimal, localcontext
 
 from ..code import DOUBLE, LONG, Code, Value
 from ..polynomials import fit
-from .exponential import DIGITS, LG2_HIGH, LG2_LOW, LN2_HIGH, LN2_LOW
+from .exponential import DIGITS, LG2_HIGH, LG2_LOW, LN2_HIGH, LN2_LOW, SIGN
 
 ROOT_HALF_BITS = 0x3FE6A09E667F3BCD  #: sqrt(1/2)
 INFINITY_BITS = 0x7FF0000000000000
@@ -54,9 +54,9 @@ def _near(c: Code, f: Value, more: Value | float = 0.0) -> Value:
     return f - (half - c.fma(s, c.fma(z, c.polynomial(z, _COEFFICIENTS), half), more))
 
 
-def with_limits(c: Code, x: Value, result: Value, pole: float = 0.0) -> Value:
+def _with_limits(c: Code, x: Value, result: Value, pole: float = 0.0) -> Value:
     """-inf at the pole, NaN below it, and x itself if it is infinite or NaN."""
-    result = c.where((c.bits(x) & ~(-1 << 63)) >= INFINITY_BITS, x, result)
+    result = c.where((c.bits(x) & ~SIGN) >= INFINITY_BITS, x, result)
     infinite = c.where(x.equals(pole), c.constant(DOUBLE, -math.inf), math.nan)
     return c.where(x <= pole, infinite, result)
 
@@ -64,14 +64,14 @@ def with_limits(c: Code, x: Value, result: Value, pole: float = 0.0) -> Value:
 def log(c: Code, x: Value) -> Value:
     """The natural logarithm; -inf for zero, NaN for negative arguments."""
     e, f = parts(c, x)
-    return with_limits(c, x, c.fma(e, LN2_HIGH, _near(c, f, e * LN2_LOW)))
+    return _with_limits(c, x, c.fma(e, LN2_HIGH, _near(c, f, e * LN2_LOW)))
 
 
 def log2(c: Code, x: Value) -> Value:
     """The logarithm to the base 2, of whole powers exactly."""
     e, f = parts(c, x)
     near = _near(c, f)
-    return with_limits(c, x, c.fma(near, _TO_2, c.fma(near, _TO_2_LOW, e)))
+    return _with_limits(c, x, c.fma(near, _TO_2, c.fma(near, _TO_2_LOW, e)))
 
 
 def log10(c: Code, x: Value) -> Value:
@@ -79,7 +79,7 @@ def log10(c: Code, x: Value) -> Value:
     e, f = parts(c, x)
     near = _near(c, f)
     small = c.fma(near, _TO_10_LOW, e * LG2_LOW)
-    return with_limits(c, x, c.fma(e, LG2_HIGH, c.fma(near, _TO_10, small)))
+    return _with_limits(c, x, c.fma(e, LG2_HIGH, c.fma(near, _TO_10, small)))
 
 
 def log1p(c: Code, x: Value) -> Value:
@@ -94,4 +94,4 @@ def log1p(c: Code, x: Value) -> Value:
     e = c.cast(DOUBLE, whole)
     # what 1 + x does not see rounds to x, and -0 stays
     result = c.where(u.equals(1.0), x, c.fma(e, LN2_HIGH, _near(c, f, e * LN2_LOW)))
-    return with_limits(c, x, result, -1.0)
+    return _with_limits(c, x, result, -1.0)

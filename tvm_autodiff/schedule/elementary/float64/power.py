@@ -18,7 +18,6 @@ from .exponential import LN2_HIGH, LN2_LOW, exp_of_sum
 from .logarithm import INFINITY_BITS, LARGEST, parts
 
 _THIRD, _THIRD_LOW = 2.0 / 3.0, 2.0**-54 * (2.0 / 3.0)  #: 2/3, and what its float64 lacks
-_SIGN = -(1 << 63)
 
 
 def _series(z: float) -> float:
@@ -63,7 +62,7 @@ def power(c: Code, x: Value, y: Value) -> Value:
     log = c.where(a.equals(0.0), -math.inf, c.where(endless, a, log))
     high = y * log
     # beyond, the result is zero, infinite, or NaN
-    inside = c.from_bits(c.bits(high) & ~_SIGN) < 800.0
+    inside = magnitude_and_sign(c, high)[0] < 800.0
     _, low = c.product(c.where(inside, y, 0.0), c.where(inside, log, 0.0))
     low = c.where(inside, c.fma(y, log_low, low), 0.0)
     result = exp_of_sum(c, c.clamp(high, -746.0, 710.5), low)

@@ -6,33 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....expr.nodes import Tensor, tensor_key
-from ....graph.graph import retarget, topological
-from ....graph.kinds.kind import kind_of
 from ....graph.kinds.loop import Loop, copy_of, loop_stage, source_of, step_of
-from ....graph.stage import is_placeholder, outputs_of
-
-Key = tuple[int, int]
+from ....graph.stage import is_placeholder
+from .each_loop import each_loop
 
 
 def without_fixed_carries(tensors: Sequence[Tensor]) -> list[Tensor]:
     """``(a, b) = loop a' = a, b' = b + a*x[t] from (s, z)  →  b = loop b' = b + s*x[t] from z``,
     and a is s; in nested loops, too.
     """
-    replaced: dict[Key, Tensor] = {}
-    for op in topological(tensors):
-        moved = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
-        kind = kind_of(moved[0].op)
-        if isinstance(kind, Loop):
-            inner = kind.step.with_outputs(without_fixed_carries(kind.step.outputs))
-            if any(map(_differ, inner.outputs, kind.step.outputs)):
-                moved = loop_stage(str(op.name), replace(kind, step=inner))
-                kind = replace(kind, step=inner)
-            fixed = _fixed(kind)
-            moved = _with_constants(str(op.name), kind, fixed) if fixed else moved
-        for old, new in zip(outputs_of(op), moved, strict=True):
-            if _differ(old, new):
-                replaced[tensor_key(old)] = new
-    return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]
+    return each_loop(tensors, _with_constants)
 
 
 def _differ(old: Tensor, new: Tensor) -> bool:
@@ -51,9 +34,11 @@ def _copied(tensor: Tensor) -> Tensor:
     return _copied(source) if _differ(source, tensor) else tensor
 
 
-def _with_constants(name: str, loop: Loop, fixed: Sequence[int]) -> list[Tensor]:
-    """The results of a loop whose fixed carries are constants."""
-    step = loop.step
+def _with_constants(name: str, loop: Loop) -> list[Tensor]:
+    """The results of a loop, whose fixed carries are constants."""
+    step, fixed = loop.step, _fixed(loop)
+    if not fixed:
+        return loop_stage(name, loop)
     kept = [n for n in range(len(step.carries)) if n not in fixed]
     part = step_of(
         [step.carries[n] for n in kept],

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ....expr.nodes import Tensor, tensor_key
-from ....graph.graph import Graph, replace_tensors, retarget, tensors_read_by, topological
-from ....graph.kinds.kind import kind_of
+from ....graph.graph import Graph, replace_tensors, tensors_read_by, topological
 from ....graph.kinds.loop import Loop, copy_of, loop_stage, slice_of, source_of, step_of
 from ....graph.stage import (
     Extent,
@@ -29,6 +28,7 @@ from ....graph.stage import (
 )
 from ....rules.batching import batched_stage, repeated
 from ...cost import STORE, SYMBOLIC_SIZE
+from .each_loop import each_loop
 
 Key = tuple[int, int]
 Pair = tuple[Tensor, Tensor]
@@ -38,17 +38,7 @@ def without_loop_invariants(tensors: Sequence[Tensor], gain: int = STORE) -> lis
     """Equal tensors with work moved out of their loops, including nested ones; `gain` as in
     `hoisted`.
     """
-    replaced: dict[Key, Tensor] = {}
-    for op in topological(tensors):
-        moved = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
-        kind = kind_of(moved[0].op)
-        if isinstance(kind, Loop):
-            inner = kind.step.with_outputs(without_loop_invariants(kind.step.outputs, gain))
-            moved = hoisted(str(op.name), replace(kind, step=inner), gain)
-        for old, new in zip(outputs_of(op), moved, strict=True):
-            if tensor_key(old) != tensor_key(new):
-                replaced[tensor_key(old)] = new
-    return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]
+    return each_loop(tensors, lambda name, loop: hoisted(name, loop, gain))
 
 
 def hoisted(name: str, loop: Loop, gain: int = STORE) -> list[Tensor]:

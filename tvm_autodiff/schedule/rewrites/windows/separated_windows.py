@@ -198,10 +198,10 @@ def _lanes(axes: Sequence[Axis], reduction: Reduction) -> int:
     read = [load_tensor(node) for node in postorder(list(reduction.sources)) if is_load(node)]
     if len(set(map(tensor_key, read))) > 1:
         return MIN_LANES
-    long = _run(reduction) >= 2 * MIN_LANES
-    along = [*axes[-1:], *(reduction.axes[-1:] if long else ())]
-    counts = [size_of([axis_range(axis)[1]]) for axis in along if _follow(axis.var, reduction)]
-    return min(MIN_LANES, max(_run(reduction) if long else 1, *counts)) if counts else 1
+    if _run(reduction) >= 2 * MIN_LANES:
+        return MIN_LANES
+    counts = [size_of([axis_range(a)[1]]) for a in axes[-1:] if _follow(a.var, reduction)]
+    return min(MIN_LANES, *counts) if counts else 1
 
 
 def _run(reduction: Reduction) -> int:
