@@ -273,6 +273,14 @@ def select(condition: Expr, then: Expr, otherwise: Expr) -> Expr:
     return prim.Select(condition, *matched(then, otherwise))
 
 
+def multiplied(factors: Sequence[Expr]) -> Expr:
+    """The product of one or more expressions, left to right."""
+    result = factors[0]
+    for factor in factors[1:]:
+        result = mul(result, factor)
+    return result
+
+
 def sum_of(terms: Sequence[Expr]) -> Expr:
     """The sum of one or more expressions, left to right."""
     result = terms[0]

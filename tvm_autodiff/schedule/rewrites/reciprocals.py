@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...expr.build import call, cast, compare, div, like, mul, select
+from ...expr.build import call, cast, compare, div, like, mul, multiplied, select
 from ...expr.nodes import (
     Expr,
     Tensor,
@@ -63,9 +63,7 @@ def factors_for(divisor: Expr) -> list[Expr]:
 
 def divided(numerator: Expr, factors: Sequence[Expr]) -> Expr:
     """The quotient, in the dtype of the numerator."""
-    value = cast(dtype_of(factors[0]), numerator)
-    for factor in factors:
-        value = mul(value, factor)
+    value = multiplied([cast(dtype_of(factors[0]), numerator), *factors])
     return cast(dtype_of(numerator), value)
 
 

@@ -120,6 +120,28 @@ def condition_of_results():
     return inputs, te.compute((12, 11), body, name="y")
 
 
+def condition_of_no_factor():
+    a, b, z = inputs = arrays((12, 20), (20, 9), (12, 9))
+    k, n = axes(k=20, n=9)
+
+    def body(i):
+        return te.sum(te.if_then_else(z[i, n] > 0.0, a[i, k] * b[k, n], 0.0), axis=[k, n])
+
+    return inputs, te.compute((12,), body, name="y")
+
+
+def divisor_under_a_condition():
+    a, b, z = inputs = arrays((12, 20), (20, 9), (12, 9))
+    k, n = axes(k=20, n=9)
+
+    def body(i):
+        zero_or_two = te.min(te.max(z[i, n], 0.0), 1.0) * 2.0
+        quotient = a[i, k] * b[k, n] / zero_or_two
+        return te.sum(te.if_then_else(z[i, n] > 0.0, quotient, 0.0), axis=[k, n])
+
+    return inputs, te.compute((12,), body, name="y")
+
+
 #: name → (program, multiplications as written, and after)
 CASES = {
     "chain": (chain, 6 * 5 * 504 * 3, 6 * 9 * 8 + 6 * 8 * 7 + 6 * 7 * 5),
@@ -131,6 +153,8 @@ CASES = {
     "many axes": (many_axes, 24 * 3600 * 3, 48 * 60 * 2 + 24 * 12),
     "divided": (divided, 12 * 11 * 9 * 2, 12 * 11 * (9 + 1)),
     "condition of results": (condition_of_results, 12 * 11 * 9, 12 * 9),
+    "condition of no factor": (condition_of_no_factor, 12 * 180, 12 * 180),
+    "divisor under a condition": (divisor_under_a_condition, 12 * 180 * 3, 12 * 9 * (20 + 4)),
 }
 
 
@@ -254,14 +278,15 @@ def test_symbolic_sizes():
 class Exhaustive:
     """The least cost, by trying every set of factors whose product some axes end with.
 
-    Factors that depend on other variables than those with the axes are multiplied later.
+    Factors that depend on other variables than those with the axes are multiplied later. Those of a
+    sum are multiplied in pairs, in the order with the fewest products of all loops of the result.
     """
 
     kept: frozenset[int]
     extents: dict[int, int]
 
     def cost(self, factors: tuple[frozenset[int], ...]) -> float:
-        together = self.points(frozenset().union(*factors, self.kept))
+        together = self.operations(factors, self.kept)
         best = float(together)
         for count in range(1, len(factors) + 1):
             for chosen in itertools.combinations(range(len(factors)), count):
@@ -274,27 +299,42 @@ class Exhaustive:
                     continue
                 left = here - inside
                 stored = 0 if left == self.kept else STORE * self.points(left)
-                step = self.points(here) + stored
+                step = self.operations(bucket, left) + stored
                 if step < best:
                     best = min(best, step + self.cost((*rest, left)))
         return best
+
+    def operations(self, factors: Any, kept: frozenset[int]) -> int:
+        each = products_of_all_loops([factor & kept for factor in factors], kept)
+        return max(1, each) * self.points(kept.union(*factors))
 
     def points(self, variables: Any) -> int:
         return math.prod(self.extents[v] for v in variables)
 
 
+def products_of_all_loops(factors: list[frozenset[int]], kept: frozenset[int]) -> int:
+    if len(factors) < 2:
+        return 0
+    counts = []
+    for a, b in itertools.combinations(range(len(factors)), 2):
+        both = factors[a] | factors[b]
+        rest = [factor for n, factor in enumerate(factors) if n not in (a, b)]
+        counts.append((both == kept) + products_of_all_loops([*rest, both], kept))
+    return min(counts)
+
+
 def price(order, factors, kept, extents):
-    """The points of an order and what it stores, counted from its eliminations."""
+    """The operations of an order and what it stores, counted from its eliminations."""
     count = Exhaustive(kept, extents)
     left, total, known = dict(enumerate(factors)), 0, len(factors)
     for one in order:
         parts = [left.pop(number) for number in one.factors]
         new = frozenset().union(*parts) - one.axes
         stored = 0 if new == kept else STORE * count.points(new)
-        total += count.points(frozenset().union(*parts)) + stored
+        total += count.operations(parts, new) + stored
         left[known] = new
         known += 1
-    return total + count.points(frozenset().union(*left.values(), kept))
+    return total + count.operations(list(left.values()), kept)
 
 
 def test_no_order_is_cheaper():

@@ -2,8 +2,9 @@
 
 Each reduce axis concerns only the factors that depend on it, so their product can be summed over it
 before it meets the others: variable elimination. The order with the fewest points is found by
-trying all of them. A point costs the same for any number of factors, because a tile multiplies
-those that it has in common once.
+trying all of them. A tile of the result multiplies once what its elements have in common: a point
+costs one multiplication for any number of factors that lack loops of the result (up to one for each
+loop), and one more for each that does not.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ class _Search:
     )
 
     def together(self, factors: Iterable[Variables]) -> int:
-        """The points if everything that remains is one sum."""
-        return self._points(self.kept.union(*factors))
+        """The cost if everything that remains is one sum."""
+        return self._operations(list(factors), self.kept)
 
     def best(
         self, items: Mapping[Merged, Variables], groups: Sequence[Variables]
@@ -145,7 +146,7 @@ class _Search:
             left = frozenset[int]().union(*(items[one] for one in bucket)) - axes
             # what has the form of the result gets the other factors before it is stored
             stored = 0 if left == self.kept else STORE * self._points(left)
-            here = self._points(left | axes) + stored
+            here = self._operations([items[one] for one in bucket], left) + stored
             if here >= cost:
                 continue
             after, following = self.best(*_eliminated(items, groups, axes, bucket))
@@ -169,8 +170,23 @@ class _Search:
                 if len(needed) + len(more) < len(items):
                     yield axes, (*needed, *more)
 
+    def _operations(self, factors: Sequence[Variables], kept: Variables) -> int:
+        """The multiplications of a sum: a tile of the result multiplies what lacks one of its loops
+        for all elements along it.
+        """
+        partial = [factor for factor in factors if not kept <= factor]
+        apart = (lacking for lacking in subsets(sorted(kept)) if _each_lacks(partial, lacking))
+        parts = len(next(apart)) if partial else 0
+        each = parts + len(factors) - len(partial) - 1
+        return max(1, each) * self._points(kept.union(*factors))
+
     def _points(self, variables: Variables) -> int:
         return points(variables, self.extents)
+
+
+def _each_lacks(factors: Sequence[Variables], loops: Sequence[int]) -> bool:
+    """Whether each factor does not depend on one of some loops."""
+    return all(not factor.issuperset(loops) for factor in factors)
 
 
 def _eliminated(

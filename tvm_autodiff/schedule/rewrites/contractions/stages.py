@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ....expr.build import div, like, mul
+from ....expr.build import div, like, multiplied
 from ....expr.nodes import Axis, Expr, Tensor, const_value, dtype_of, load
 from ....expr.rewrite import substituter
 from ....graph.sizes.nonnegative import nonnegative, not_empty
@@ -135,9 +135,7 @@ class Stages:
                 above[place] = div(above[place][0], divisor), above[place][1]
             elif divisor is not None:
                 left.append(divisor)
-        [value, *others] = [*(one for one, _ in above), *scale] or [like(parts[0][0], 1.0)]
-        for other in others:
-            value = mul(value, other)
+        value = multiplied([*(one for one, _ in above), *scale] or [like(parts[0][0], 1.0)])
         for divisor in left:
             value = div(value, divisor)
         return guarded(distinct(conditions, self._contraction.loops.variables), value)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ....expr.build import div, if_then_else, like, mul, neg
+from ....expr.build import div, if_then_else, like, mul, multiplied, neg
 from ....expr.costly import may_be_infinite
 from ....expr.factoring import factors_of
 from ....expr.nodes import Axis, Expr, const_value, is_const, is_float, node_id, op_name, operands
@@ -124,28 +124,50 @@ def divisor_of(factor: Expr) -> Expr | None:
 
 
 def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction | None:
-    """A term as a product. Conditions that the sum does not change may be a factor of their own."""
-    guards, factors = factors_of(term)
-    # a divisor may be zero where conditions exclude all terms
-    product = _product(op, reduction, term if guards else _with_inverses(term, reduction))
-    indicators: list[Operand] = []
-    if product is None:
-        summed = [axis.var for axis in reduction.axes]
-        outer = [guard for guard in guards if not depends_on(guard, summed)]
-        inner = [guard for guard in guards if depends_on(guard, summed)]
-        atoms = atoms_of(outer, [axis.var for axis in (*op.axis, *reduction.axes)])
-        if not outer or atoms is None or any(map(may_be_infinite, factors)):
-            return None
-        value = factors[0]
-        for factor in factors[1:]:
-            value = mul(value, factor)
-        indicators.append(Operand(like(value, 1.0), atoms, outer))
-        product = _product(op, reduction, guarded(inner, value))
+    """A term as a product. Conditions that no factor knows may be a factor of their own."""
+    source = _with_inverses(term, reduction)
+    guards, _ = factors_of(source)
+    factors: list[Operand] = []
+    product = _product(op, reduction, source)
+    if product is None and guards:
+        own = _with_conditions(op, reduction, source, guards)
+        if own is not None:
+            factors, product = [own[0]], own[1]
+        else:
+            product = _product(op, reduction, term)
     if product is None:
         return None
     loops = loops_of([*op.axis, *reduction.axes])
-    found = (*indicators, *product.operands)
-    return Contraction(op, reduction, found, tuple(product.scale), loops)
+    return Contraction(op, reduction, (*factors, *product.operands), tuple(product.scale), loops)
+
+
+def _with_conditions(
+    op: Operation, reduction: Reduction, source: Expr, guards: Sequence[Expr]
+) -> tuple[Operand, Product] | None:
+    """``if z[i,k] > 0 then a[j,k]*b[i,j]/z[i] else 0 → (if z[i,k] > 0 then 1/z[i] else 0),
+    a[j,k]*b[i,j]``: what may be infinite stays under all conditions, and the others get those that
+    one of them knows.
+    """
+    _, parts = factors_of(source)
+    infinite = [part for part in parts if may_be_infinite(part)]
+    finite = [part for part in parts if not may_be_infinite(part)]
+    if not finite:
+        return None
+    value = multiplied(finite)
+    known: list[Expr] = []
+    others: list[Expr] = []
+    for guard in guards:
+        alone = _product(op, reduction, guarded([guard], value))
+        (others if alone is None else known).append(guard)
+    product = _product(op, reduction, guarded(known, value))
+    conditions = list(guards) if infinite else others
+    factor = multiplied(infinite) if infinite else like(value, 1.0)
+    axes = [axis.var for axis in (*op.axis, *reduction.axes)]
+    atoms = atoms_of([factor, *conditions], axes)
+    if product is None or atoms is None:
+        return None
+    operand = Operand(factor, atoms, conditions)
+    return (operand, product) if len(operand.variables()) < len(axes) else None
 
 
 def _product(op: Operation, reduction: Reduction, source: Expr) -> Product | None:
@@ -162,6 +184,9 @@ def _with_inverses(source: Expr, reduction: Reduction) -> Expr:
     if name == "mul":
         left, right = (_with_inverses(part, reduction) for part in operands(source))
         return mul(left, right)
+    if name == "if_then_else" and is_const(operands(source)[2], 0):
+        condition, then, zero = operands(source)
+        return if_then_else(condition, _with_inverses(then, reduction), zero)
     if name == "div" and is_float(source) and divisor_of(source) is None:
         numerator, divisor = operands(source)
         changes = depends_on(divisor, [axis.var for axis in reduction.axes])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....expr.build import div, if_then_else, like, mul
+from ....expr.build import div, if_then_else, like, multiplied
 from ....expr.nodes import (
     Expr,
     Tensor,
@@ -76,9 +76,7 @@ def _divided(product: Expr, loops: set[int], summed: Sequence[Expr]) -> Expr | N
         moved = True
     if not moved:
         return None
-    value = factors[0]
-    for factor in factors[1:]:
-        value = mul(value, factor)
+    value = multiplied(factors)
     for divisor in left:
         value = div(value, divisor)
     return value

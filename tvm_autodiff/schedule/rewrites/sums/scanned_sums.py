@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ....expr.build import all_of, div, if_then_else, mul, zero_like
+from ....expr.build import all_of, div, if_then_else, multiplied, zero_like
 from ....expr.factoring import factors_of
 from ....expr.nodes import (
     Axis,
@@ -96,9 +96,7 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
                 continue
             rest = [*some, *rest]
         tensor = equal.first(prefix.tensor.op).output(0)
-        value = load(tensor, prefix.indices)
-        for factor in outside:
-            value = mul(value, factor)
+        value = multiplied([load(tensor, prefix.indices), *outside])
         for divisor in divisors:
             value = div(value, divisor)
         value = if_then_else(all_of(rest), value, zero_like(value)) if rest else value
@@ -146,9 +144,7 @@ def _prefix(
         return None  # the prefixes have no shape
     axes = [data_axis(str(axis.var.name), nonnegative(axis_range(axis)[1])) for axis in kept]
     rename = {old.var: new.var for old, new in zip(kept, axes, strict=True)}
-    [value, *more] = factors
-    for factor in more:
-        value = mul(value, factor)
+    value = multiplied(factors)
     within = loops_of([*kept, summed])
     if not is_safe([value], within, given=guards, thorough=True):
         value = read_inside(value, within)  # other conditions stay behind
