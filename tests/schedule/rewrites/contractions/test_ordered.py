@@ -278,8 +278,8 @@ def test_symbolic_sizes():
 class Exhaustive:
     """The least cost, by trying every set of factors whose product some axes end with.
 
-    Factors that depend on other variables than those with the axes are multiplied later. Those of a
-    sum are multiplied in pairs, in the order with the fewest products of all loops of the result.
+    Factors that depend on other variables than those with the axes are multiplied later. Those that
+    a sum changes are multiplied in pairs, with the fewest products of all loops of the result.
     """
 
     kept: frozenset[int]
@@ -305,7 +305,8 @@ class Exhaustive:
         return best
 
     def operations(self, factors: Any, kept: frozenset[int]) -> int:
-        each = products_of_all_loops([factor & kept for factor in factors], kept)
+        inside = [factor & kept for factor in factors if not factor <= kept]
+        each = products_of_all_loops(inside, kept)
         return max(1, each) * self.points(kept.union(*factors))
 
     def points(self, variables: Any) -> int:

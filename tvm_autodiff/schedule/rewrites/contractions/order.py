@@ -4,7 +4,7 @@ Each reduce axis concerns only the factors that depend on it, so their product c
 before it meets the others: variable elimination. The order with the fewest points is found by
 trying all of them. A tile of the result multiplies once what its elements have in common: a point
 costs one multiplication for any number of factors that lack loops of the result (up to one for each
-loop), and one more for each that does not.
+loop), and one more for each that does not. What a sum does not change is multiplied after it.
 """
 
 from __future__ import annotations
@@ -172,12 +172,13 @@ class _Search:
 
     def _operations(self, factors: Sequence[Variables], kept: Variables) -> int:
         """The multiplications of a sum: a tile of the result multiplies what lacks one of its loops
-        for all elements along it.
+        for all elements along it, and what the sum does not change afterwards.
         """
-        partial = [factor for factor in factors if not kept <= factor]
+        inside = [factor for factor in factors if not factor <= kept]
+        partial = [factor for factor in inside if not kept <= factor]
         apart = (lacking for lacking in subsets(sorted(kept)) if _each_lacks(partial, lacking))
         parts = len(next(apart)) if partial else 0
-        each = parts + len(factors) - len(partial) - 1
+        each = parts + len(inside) - len(partial) - 1
         return max(1, each) * self._points(kept.union(*factors))
 
     def _points(self, variables: Variables) -> int:
