@@ -103,6 +103,34 @@ def points(variables: Variables, extents: Mapping[int, int]) -> int:
     return prod(extents[variable] for variable in variables)
 
 
+def multiplications(
+    factors: Sequence[Variables], kept: Variables, extents: Mapping[int, int]
+) -> int:
+    """Those of a sum: a tile of the result multiplies what lacks one of its loops for all elements
+    along it, and what the sum does not change afterwards.
+
+    Examples
+    --------
+    >>> rows, columns, both = frozenset({0, 2}), frozenset({1, 2}), frozenset({0, 1, 2})
+    >>> sizes = dict.fromkeys(range(3), 10)
+    >>> multiplications([rows, columns], frozenset({0, 1}), sizes)
+    1000
+    >>> multiplications([rows, columns, both], frozenset({0, 1}), sizes)
+    2000
+    """
+    inside = [factor for factor in factors if not factor <= kept]
+    partial = [factor for factor in inside if not kept <= factor]
+    apart = (lacking for lacking in subsets(sorted(kept)) if _each_lacks(partial, lacking))
+    parts = len(next(apart)) if partial else 0
+    each = parts + len(inside) - len(partial) - 1
+    return max(1, each) * points(kept.union(*factors), extents)
+
+
+def _each_lacks(factors: Sequence[Variables], loops: Sequence[int]) -> bool:
+    """Whether each factor does not depend on one of some loops."""
+    return all(not factor.issuperset(loops) for factor in factors)
+
+
 def subsets(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """All subsets but the empty one, small ones first."""
     for count in range(1, len(items) + 1):
@@ -127,7 +155,7 @@ class _Search:
 
     def together(self, factors: Iterable[Variables]) -> int:
         """The cost if everything that remains is one sum."""
-        return self._operations(list(factors), self.kept)
+        return multiplications(list(factors), self.kept, self.extents)
 
     def best(
         self, items: Mapping[Merged, Variables], groups: Sequence[Variables]
@@ -146,7 +174,7 @@ class _Search:
             left = frozenset[int]().union(*(items[one] for one in bucket)) - axes
             # what has the form of the result gets the other factors before it is stored
             stored = 0 if left == self.kept else STORE * self._points(left)
-            here = self._operations([items[one] for one in bucket], left) + stored
+            here = multiplications([items[one] for one in bucket], left, self.extents) + stored
             if here >= cost:
                 continue
             after, following = self.best(*_eliminated(items, groups, axes, bucket))
@@ -170,24 +198,8 @@ class _Search:
                 if len(needed) + len(more) < len(items):
                     yield axes, (*needed, *more)
 
-    def _operations(self, factors: Sequence[Variables], kept: Variables) -> int:
-        """The multiplications of a sum: a tile of the result multiplies what lacks one of its loops
-        for all elements along it, and what the sum does not change afterwards.
-        """
-        inside = [factor for factor in factors if not factor <= kept]
-        partial = [factor for factor in inside if not kept <= factor]
-        apart = (lacking for lacking in subsets(sorted(kept)) if _each_lacks(partial, lacking))
-        parts = len(next(apart)) if partial else 0
-        each = parts + len(inside) - len(partial) - 1
-        return max(1, each) * self._points(kept.union(*factors))
-
     def _points(self, variables: Variables) -> int:
         return points(variables, self.extents)
-
-
-def _each_lacks(factors: Sequence[Variables], loops: Sequence[int]) -> bool:
-    """Whether each factor does not depend on one of some loops."""
-    return all(not factor.issuperset(loops) for factor in factors)
 
 
 def _eliminated(

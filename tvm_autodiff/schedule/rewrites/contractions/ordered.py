@@ -132,8 +132,9 @@ def _pays(terms: Sequence[_Ordered]) -> bool:
     left = [term for term, order in terms if not _is_whole(term, order.eliminations)]
     points = size_of([axis_range(axis)[1] for axis in terms[0][0].op.axis])
     added = max(0, len(left) - 1) * STORE * points
-    cost = sum(order.cost for _, order in terms) + added
-    return cost * MARGIN <= sum(order.together for _, order in terms)
+    evaluated = sum(term.evaluation() for term, _ in terms)
+    cost = sum(order.cost for _, order in terms) + added + evaluated
+    return cost * MARGIN <= sum(order.together for _, order in terms) + evaluated
 
 
 def _is_whole(term: Contraction, order: Sequence[Elimination]) -> bool:

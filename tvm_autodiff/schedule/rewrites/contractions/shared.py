@@ -11,14 +11,12 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations, product
 
-from ....expr.costly import is_expensive
-from ....expr.nodes import Var, is_float, is_load, operands
-from ....expr.rewrite import postorder
+from ....expr.nodes import Var
 from ....expr.structural import StructuralKeys
 from ....graph.stage import axis_range
-from ...cost import CALL, MARGIN, MAX_SEARCHED, STORE
-from .order import Elimination, cheapest_order, groups_of, points, subsets
-from .terms import Contraction
+from ...cost import MARGIN, MAX_SEARCHED, STORE
+from .order import Elimination, cheapest_order, groups_of, multiplications, points, subsets
+from .terms import Contraction, operations_of
 
 Place = tuple[int, int]  #: the numbers of a stage and of a term in it
 
@@ -91,7 +89,9 @@ def _saved(uses: Sequence[_Use]) -> int:
     """The operations that a shared elimination saves, without its own."""
     contraction, shared = uses[0].term.contraction, uses[0].shared
     extents = contraction.extents()
-    own = points(frozenset(shared.kept) | shared.elimination.axes, extents) * uses[0].operations
+    variables = contraction.variables()
+    factors = [variables[number] for number in shared.elimination.factors]
+    own = multiplications(factors, frozenset(shared.kept), extents) * uses[0].operations
     if all(use.left for use in uses):  # else it takes the place of a stage
         own += STORE * points(frozenset(shared.kept), extents)
     return sum(use.cost - use.left for use in uses) - own
@@ -118,9 +118,7 @@ def _uses(terms: Sequence[Term]) -> Iterator[_Use]:
 
 def _operations(term: Contraction, one: Elimination) -> int:
     """The operations of the factors of an elimination; a product of reads counts as one."""
-    parts = [term.factors[number].expr for number in one.factors]
-    nodes = [n for n in postorder(parts) if is_float(n) and operands(n) and not is_load(n)]
-    return max(1, sum(int(CALL) if is_expensive(node) else 1 for node in nodes))
+    return max(1, operations_of([term.factors[number].expr for number in one.factors]))
 
 
 def _beginnings(term: Contraction) -> Iterator[Elimination]:

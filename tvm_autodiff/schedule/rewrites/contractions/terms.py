@@ -6,10 +6,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ....expr.build import div, if_then_else, like, mul, multiplied, neg
-from ....expr.costly import may_be_infinite
+from ....expr.costly import is_expensive, may_be_infinite
 from ....expr.factoring import factors_of
-from ....expr.nodes import Axis, Expr, const_value, is_const, is_float, node_id, op_name, operands
-from ....expr.rewrite import contains_load, depends_on, expand_lets, variables_of
+from ....expr.nodes import (
+    Axis,
+    Expr,
+    const_value,
+    is_const,
+    is_float,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+)
+from ....expr.rewrite import contains_load, depends_on, expand_lets, postorder, variables_of
 from ....graph.stage import (
     Operation,
     Reduction,
@@ -18,7 +28,7 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ...cost import SYMBOLIC_SIZE
+from ...cost import CALL, SYMBOLIC_SIZE
 from ...nest.in_range import Loops, loops_of
 from ...nest.reductions.products import (
     Operand,
@@ -28,7 +38,7 @@ from ...nest.reductions.products import (
     is_sum,
     product_of,
 )
-from .order import Variables
+from .order import Variables, points
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,12 @@ class Contraction:
         """The loops of each factor."""
         numbers = {node_id(axis.var): number for number, axis in enumerate(self.axes)}
         return [frozenset(numbers[key] for key in one.variables()) for one in self.factors]
+
+    def evaluation(self) -> int:
+        """The operations of all factors, each at the points of its loops."""
+        extents = self.extents()
+        pairs = zip(self.factors, self.variables(), strict=True)
+        return sum(operations_of([one.expr]) * points(loops, extents) for one, loops in pairs)
 
     def extents(self) -> dict[int, int]:
         """The extent of each loop."""
@@ -114,6 +130,12 @@ def terms_of(source: Expr) -> list[Expr]:
         condition, then, zero = operands(source)
         return [if_then_else(condition, term, zero) for term in terms_of(then)]
     return [source]
+
+
+def operations_of(parts: Sequence[Expr]) -> int:
+    """The operations of some factors at one point."""
+    nodes = [n for n in postorder(list(parts)) if is_float(n) and operands(n) and not is_load(n)]
+    return sum(int(CALL) if is_expensive(node) else 1 for node in nodes)
 
 
 def divisor_of(factor: Expr) -> Expr | None:
