@@ -131,8 +131,8 @@ def condition_of_no_factor():
 
 
 def divisor_under_a_condition():
-    a, b, z = inputs = arrays((12, 20), (20, 9), (12, 9))
-    k, n = axes(k=20, n=9)
+    a, b, z = inputs = arrays((12, 40), (40, 30), (12, 30))
+    k, n = axes(k=40, n=30)
 
     def body(i):
         zero_or_two = te.min(te.max(z[i, n], 0.0), 1.0) * 2.0
@@ -154,7 +154,7 @@ CASES = {
     "divided": (divided, 12 * 11 * 9 * 2, 12 * 11 * (9 + 1)),
     "condition of results": (condition_of_results, 12 * 11 * 9, 12 * 9),
     "condition of no factor": (condition_of_no_factor, 12 * 180, 12 * 180),
-    "divisor under a condition": (divisor_under_a_condition, 12 * 180 * 3, 12 * 9 * (20 + 4)),
+    "divisor under a condition": (divisor_under_a_condition, 12 * 1200 * 3, 12 * 30 * (40 + 4)),
 }
 
 

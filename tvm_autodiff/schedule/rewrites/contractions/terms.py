@@ -28,7 +28,7 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ...cost import CALL, SYMBOLIC_SIZE
+from ...cost import CALL, STORE, SYMBOLIC_SIZE
 from ...nest.in_range import Loops, loops_of
 from ...nest.reductions.products import (
     Operand,
@@ -72,10 +72,13 @@ class Contraction:
         return [frozenset(numbers[key] for key in one.variables()) for one in self.factors]
 
     def evaluation(self) -> int:
-        """The operations of all factors, each at the points of its loops."""
+        """The cost of all factors, each at the points of its loops: any order reads them once."""
         extents = self.extents()
         pairs = zip(self.factors, self.variables(), strict=True)
-        return sum(operations_of([one.expr]) * points(loops, extents) for one, loops in pairs)
+        read = STORE // 2  # which is written and read
+        return sum(
+            (read + operations_of([one.expr])) * points(loops, extents) for one, loops in pairs
+        )
 
     def extents(self) -> dict[int, int]:
         """The extent of each loop."""
