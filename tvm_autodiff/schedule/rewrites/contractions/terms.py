@@ -71,6 +71,10 @@ class Contraction:
         numbers = {node_id(axis.var): number for number, axis in enumerate(self.axes)}
         return [frozenset(numbers[key] for key in one.variables()) for one in self.factors]
 
+    def points(self) -> int:
+        """The points of all loops."""
+        return points(self.kept | self.summed, self.extents())
+
     def evaluation(self) -> int:
         """The cost of all factors, each at the points of its loops: any order reads them once."""
         extents = self.extents()
