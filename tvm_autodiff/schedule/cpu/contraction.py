@@ -115,10 +115,8 @@ def _split(
     ranges = ranges_of(nest.extents)
     sizes = [packed_size(operand, ranges, nest.symbolic) for operand in nest.body.operands]
     outputs = nest.count(nest.spatial)
-    if any(size is None for size in sizes):
-        return None
     itemsize = nest.itemsize
-    total = sum(size or 0 for size in sizes)
+    total = sum(sizes)
     if total * itemsize <= machine.cache_bytes or outputs * itemsize > machine.cache_bytes // 4:
         return None
     # below two register files of results for each thread, parts of a reduction keep threads busy
@@ -159,7 +157,7 @@ def _stays(nest: Nest, machine: Machine) -> bool:
         if again:
             outside = {key: steps.get(key, 1) for key in loops[: again[0]]}
             ranges = ranges_of({**nest.extents, **outside})
-            held += packed_size(operand, ranges, nest.symbolic) or 0
+            held += packed_size(operand, ranges, nest.symbolic)
     # panels that were packed before the loop over steps are contiguous, and evict little else
     packed = nest.repetition.times > 1 and any(map(nest.is_fixed, nest.body.operands))
     return held * nest.itemsize <= (machine.cache_bytes if packed else machine.cache_bytes // 2)

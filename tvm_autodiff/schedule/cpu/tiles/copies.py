@@ -67,8 +67,6 @@ def _copy_cycles(
     """The time to copy an operand, or None if the copy leaves the caches for few reads."""
     size = packed_size(operand, ranges_of(padded), nest.symbolic)
     steps = nest.repetition.times if nest.is_fixed(operand) else 1
-    if size is None:
-        return None
     held = size * nest.itemsize <= machine.last_cache_bytes // 2
     if not held and STORE * size > nest.count((*nest.spatial, *nest.reduced), padded) * steps:
         return None

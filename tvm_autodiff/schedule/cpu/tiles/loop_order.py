@@ -31,8 +31,8 @@ class TileOrders:
         self._nest, self._machine, self._padded = nest, machine, padded
         self._factors = {nest.spatial[axis]: count for axis, count in tile.factors.items()}
         self._variables = [operand.variables() for operand in nest.body.operands]
-        self._sizes: dict[tuple[int, frozenset[int]], int | None] = {}
-        self._held: dict[frozenset[int], int | None] = {}
+        self._sizes: dict[tuple[int, frozenset[int]], int] = {}
+        self._held: dict[frozenset[int], int] = {}
         self._far: dict[tuple[int, ...], int] = {}
 
     def best(self) -> list[int]:
@@ -101,7 +101,7 @@ class TileOrders:
     def _memory(self, key: int) -> int:
         """The elements of the operands that a loop moves through."""
         mine = (number for number, keys in enumerate(self._variables) if key in keys)
-        return sum(self._size(number, self._nest.spatial) or 0 for number in mine)
+        return sum(self._size(number, self._nest.spatial) for number in mine)
 
     def _turns(self, key: int) -> int:
         extent = self._padded.get(key, self._nest.symbolic)
@@ -109,19 +109,17 @@ class TileOrders:
 
     def _fits(self, loops: Collection[int]) -> bool:
         """Whether the cache holds what all turns of some loops over tiles read."""
-        held = self._bytes(loops)
-        return held is None or held <= self._near
+        return self._bytes(loops) <= self._near
 
-    def _bytes(self, loops: Collection[int]) -> int | None:
+    def _bytes(self, loops: Collection[int]) -> int:
         """The bytes that all turns of some loops over tiles read."""
         known = frozenset(loops)
         if known not in self._held:
             sizes = [self._size(number, known) for number in range(len(self._variables))]
-            count = None if None in sizes else sum(size or 0 for size in sizes)
-            self._held[known] = None if count is None else count * self._nest.itemsize
+            self._held[known] = sum(sizes) * self._nest.itemsize
         return self._held[known]
 
-    def _size(self, number: int, loops: Collection[int]) -> int | None:
+    def _size(self, number: int, loops: Collection[int]) -> int:
         """The elements of an operand that all turns of some loops over tiles read."""
         key = number, self._variables[number].intersection(loops)
         if key not in self._sizes:
@@ -141,7 +139,7 @@ def streamed_bytes(
     """
     here = {nest.spatial[axis]: count for axis, count in tile.factors.items()}
     ranges = ranges_of({**padded, **dict.fromkeys(nest.spatial, 1), **here})
-    sizes = (packed_size(one, ranges, nest.symbolic) or 0 for one in nest.body.operands)
+    sizes = (packed_size(one, ranges, nest.symbolic) for one in nest.body.operands)
     read = (size * nest.itemsize for size in sizes)
     return sum(one for one in read if one > machine.first_cache_bytes // 2)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from ....expr.build import (
     add,
@@ -98,56 +99,75 @@ class Packed:
 
 def packed_size(
     operand: Operand, ranges: Mapping[int, Interval], symbolic: int = SYMBOLIC_SIZE
-) -> int | None:
-    """The number of elements of an operand's copy, or None for unknown ranges.
-
-    A loop without a numeric range, the only one of a linear form, counts as `symbolic`.
+) -> int:
+    """The number of elements of an operand's copy; a loop without a numeric range has `symbolic`
+    turns.
     """
-    total = 1
-    for atom in operand.atoms:
-        bounds = interval(Affine(atom), ranges)
-        if bounds is not None:
-            total *= bounds[1] - bounds[0] + 1
-            continue
-        beside = _beside_a_size(atom, ranges)
-        if beside is None:
-            return None
-        total *= symbolic + beside.high - beside.low
-    return total
+    return prod(_span_of(atom, ranges).count(symbolic) for atom in operand.atoms)
 
 
 @dataclass(frozen=True)
-class _Beside:
-    """A linear form with one variable whose range is not numeric.
+class _Span:
+    """The values of a linear form.
 
     Attributes
     ----------
-    key : int
-        The variable.
-    factor : int
-        Of the variable: 1 or -1.
     low, high : int
-        The least and the greatest that is added: those of ``t - r, r < 5`` are -4 and 0.
+        The least and the greatest value of its terms with numeric ranges: those of ``t - r, r < 5``
+        are -4 and 0.
+    unknown : tuple of (id of a variable, coefficient)
+        The other terms.
     """
 
-    key: int
-    factor: int
     low: int
     high: int
+    unknown: tuple[tuple[int, int], ...]
 
-    def least(self, size: Expr, dtype: str) -> Expr:
-        """The least value of the form, for the extent of the variable."""
-        if self.factor > 0:
-            return const(self.low, dtype)
-        return sub(const(self.low + 1, dtype), cast(dtype, size))
+    def count(self, symbolic: int) -> int:
+        """How many there are if all unknown variables have so many values."""
+        steps = sum(abs(factor) for _, factor in self.unknown)
+        return self.high - self.low + 1 + steps * (symbolic - 1)
+
+    def least(self, loops: Loops, dtype: str) -> Expr:
+        """The least value."""
+        value: Expr = const(self.low, dtype)
+        for key, factor in self.unknown:
+            if factor < 0:
+                value = add(value, _scaled(_last(loops, key, dtype), factor))
+        return value
+
+    def greatest(self, loops: Loops, dtype: str) -> Expr:
+        """The greatest value."""
+        value: Expr = const(self.high, dtype)
+        for key, factor in self.unknown:
+            if factor > 0:
+                value = add(value, _scaled(_last(loops, key, dtype), factor))
+        return value
+
+    def extent(self, loops: Loops, dtype: str) -> Extent:
+        """How many values there are; loops without turns may have a negative extent."""
+        if not self.unknown:
+            return self.high - self.low + 1
+        total: Expr = const(self.count(0), dtype)
+        for key, factor in self.unknown:
+            total = add(_scaled(cast(dtype, loops.symbolic[key][1]), abs(factor)), total)
+        return nonnegative(total)
 
 
-def _beside_a_size(atom: Atom, ranges: Mapping[int, Interval]) -> _Beside | None:
-    unknown = [(key, c) for key, c in atom if key not in ranges]
-    if len(unknown) != 1 or abs(unknown[0][1]) != 1:
-        return None
-    bounds = interval(Affine(tuple(term for term in atom if term not in unknown)), ranges)
-    return None if bounds is None else _Beside(*unknown[0], *bounds)
+def _span_of(atom: Atom, ranges: Mapping[int, Interval]) -> _Span:
+    known = [term for term in atom if term[0] in ranges]
+    bounds = interval(Affine(tuple(known)), ranges)
+    assert bounds is not None
+    return _Span(*bounds, tuple(term for term in atom if term[0] not in ranges))
+
+
+def _last(loops: Loops, key: int, dtype: str) -> Expr:
+    """The last value of a symbolic loop."""
+    return sub(cast(dtype, loops.symbolic[key][1]), const(1, dtype))
+
+
+def _scaled(value: Expr, factor: int) -> Expr:
+    return mul(value, const(factor, dtype_of(value)))
 
 
 def pack(
@@ -157,6 +177,7 @@ def pack(
     spatial: Sequence[int],
     tile: TileAxes,
     pieces: Pieces | None = None,
+    along: int | None = None,
 ) -> Packed | None:
     """The copy of an operand and the read that replaces it.
 
@@ -172,89 +193,98 @@ def pack(
         The innermost variables.
     pieces : Pieces, optional
         Of an output axis that the operand depends on.
+    along : int, optional
+        The id of a variable. What is read of the copy at its next place is the next element.
 
     Returns
     -------
     Packed or None
-        None if the range of a linear form is not numeric, unless that is due to one loop variable
-        of symbolic extent.
+        None if a loop has no extent before all others, or pieces are not read in order.
     """
     by_id = {node_id(var): var for var in loops.variables}
-    variables, ranges = loops.variables, loops.ranges
+    ranges = loops.ranges
     guards, expr = operand_value(operand, loops)
+    layout = _Layout()
     if pieces is not None:
         by_id[pieces.key] = tile.inside[pieces.key]
         ranges = {**ranges, pieces.key: (0, pieces.width - 1)}
-    if packed_size(operand, ranges) is None:
+        layout.leading.append((pieces.axis, pieces.number))
+    spans = {atom: _span_of(atom, ranges) for atom in operand.atoms}
+    if any(key not in loops.symbolic for span in spans.values() for key, _ in span.unknown):
         return None
-    atoms = sorted(operand.atoms, key=lambda atom: _place_of(atom, spatial, tile))
-    leading, trailing = [], []
-    places: dict[Atom, Expr] = {}
     inside: list[tuple[Expr, Expr]] = []
-    leading_reads: list[Expr] = []
-    if pieces is not None:
-        leading.append(pieces.axis)
-        leading_reads.append(pieces.number)
-    trailing_reads: list[Expr] = []
+    atoms = sorted(operand.atoms, key=lambda atom: _place_of(atom, spatial, tile))
     for number, atom in enumerate(atoms):
-        bounds = interval(Affine(atom), ranges)
-        beside = None if bounds is not None else _beside_a_size(atom, ranges)
-        low, high = bounds or ((beside.low, beside.high) if beside is not None else (0, 0))
         # a literal axis of int32 may stand beside a size of int64
-        extent, dtype = high - low + 1, max(dtype_of(by_id[key]) for key, _ in atom)
-        least: Expr = const(low, dtype)
-        whole: Extent = extent
-        if beside is not None:
-            size = loops.symbolic[beside.key][1]
-            least = beside.least(size, dtype)
-            # of a loop without turns, its extent may be negative
-            whole = nonnegative(size if high == low else size + (high - low))
-        value = sub(_value(atom, by_id, dtype), least)
-        width = tile.extents.get(atom[0][0], extent)
-        if len(atom) == 1 and atom[0][1] == 1 and extent > width:
+        span, dtype = spans[atom], max(dtype_of(by_id[key]) for key, _ in atom)
+        first, factor = atom[0]
+        width = tile.extents.get(first, span.count(1))
+        if len(atom) == 1 and factor == 1 and not span.unknown and span.count(1) > width:
             # v → (v // width, ..., v % width): what one tile reads is contiguous
-            outer = data_axis(f"d{number}o", extent // width, dtype)
+            outer = data_axis(f"d{number}o", span.count(1) // width, dtype)
             inner = data_axis(f"d{number}i", width, dtype)
-            places[atom] = add(
-                add(mul(outer.var, const(width, dtype)), inner.var), const(low, dtype)
+            layout.places[atom] = add(
+                add(mul(outer.var, const(width, dtype)), inner.var), const(span.low, dtype)
             )
-            leading.append(outer)
-            leading_reads.append(tile.numbers[atom[0][0]])
-            trailing.append(inner)
-            trailing_reads.append(tile.inside[atom[0][0]])
+            layout.leading.append((outer, tile.numbers[first]))
+            layout.trailing.append((inner, tile.inside[first]))
             continue
-        axis = data_axis(f"d{number}", whole, dtype)
-        places[atom] = add(axis.var, least)
-        along = 0 if pieces is None else dict(atom).get(pieces.key, 0)
-        if pieces is not None and along:
-            if along != 1:
+        step = 1 if along is None else dict(atom).get(along, 1)
+        if along is not None and step not in (1, -1):
+            # 2*j + v → (v, j)
+            parts = tuple(term for term in atom if term[0] != along), ((along, 1),)
+            place: Expr = const(0, dtype)
+            for part, times, name in zip(parts, (1, step), "rv", strict=True):
+                some = _span_of(part, ranges)
+                axis = data_axis(f"d{number}{name}", some.extent(loops, dtype), dtype)
+                least = some.least(loops, dtype)
+                place = add(place, _scaled(add(axis.var, least), times))
+                layout.trailing.append((axis, sub(_value(part, by_id, dtype), least)))
+            layout.places[atom] = place
+            continue
+        axis = data_axis(f"d{number}", span.extent(loops, dtype), dtype)
+        if step == -1:
+            greatest = span.greatest(loops, dtype)
+            layout.places[atom] = sub(greatest, axis.var)
+            value = sub(greatest, _value(atom, by_id, dtype))
+        else:
+            least = span.least(loops, dtype)
+            layout.places[atom] = add(axis.var, least)
+            value = sub(_value(atom, by_id, dtype), least)
+        over = 0 if pieces is None else dict(atom).get(pieces.key, 0)
+        if pieces is not None and over:
+            if over != 1:
                 return None
             wide = dtype_of(pieces.start)
-            places[atom] = add(pieces.start, cast(wide, places[atom]))
+            layout.places[atom] = add(pieces.start, cast(wide, layout.places[atom]))
             if pieces.end is not None:
-                beyond = const(high - pieces.width + 1, wide)
-                if beside is not None and beside.factor > 0:  # its last value is that of the loop
-                    turns = loops.symbolic[beside.key][1]
-                    beyond = add(beyond, cast(wide, sub(turns, const(1, dtype_of(turns)))))
-                inside.append((places[atom], add(pieces.end, beyond)))
-        pure_outer = len(atom) == 1 and atom[0][0] in spatial and atom[0][0] not in tile.unrolled
-        if pure_outer and atom[0][0] != tile.vector:
-            leading.append(axis)
-            leading_reads.append(value)
-        else:
-            trailing.append(axis)
-            trailing_reads.append(value)
+                beyond = sub(span.greatest(loops, wide), const(pieces.width - 1, wide))
+                inside.append((layout.places[atom], add(pieces.end, beyond)))
+        pure_outer = len(atom) == 1 and first in spatial and first not in tile.unrolled
+        outside = pure_outer and first != tile.vector
+        (layout.leading if outside else layout.trailing).append((axis, value))
     body = guarded(
-        [rebased(guard, variables, places) for guard in guards],
-        rebased(expr, variables, places),
+        [rebased(guard, loops.variables, layout.places) for guard in guards],
+        rebased(expr, loops.variables, layout.places),
     )
     if inside:
         holds = all_of(compare("lt", place, end) for place, end in inside)
         body = if_then_else(holds, body, zero_like(body))
-    axes = [*leading, *trailing]
+    axes = [axis for axis, _ in (*layout.leading, *layout.trailing)]
     tensor = make_stage(name, axes, [with_guards(body, axes)])[0]
-    read = load(tensor, [*leading_reads, *trailing_reads])
-    return Packed(tensor, read, len(leading), tuple(inside))
+    read = load(tensor, [value for _, value in (*layout.leading, *layout.trailing)])
+    return Packed(tensor, read, len(layout.leading), tuple(inside))
+
+
+@dataclass
+class _Layout:
+    """The dimensions of a copy, each with the place that is read, and the values of linear forms
+    over them.
+    """
+
+    leading: list[tuple[Axis, Expr]] = field(default_factory=list)
+    trailing: list[tuple[Axis, Expr]] = field(default_factory=list)
+    places: dict[Atom, Expr] = field(default_factory=dict)
 
 
 def _value(atom: Atom, by_id: Mapping[int, Var], dtype: str) -> Expr:

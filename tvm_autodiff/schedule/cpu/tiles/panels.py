@@ -62,7 +62,7 @@ def panels_of(
         return None  # a panel would have a symbolic size
     panels = prod(turns[axis] for axis in outer)
     size = packed_size(operand, ranges_of(padded), nest.symbolic)
-    if size is None or 2 * size // panels * nest.itemsize > machine.cache_bytes:
+    if 2 * size // panels * nest.itemsize > machine.cache_bytes:
         return None
     if prod(turns.values()) == panels:
         return None  # no other tile reads it again

@@ -84,17 +84,17 @@ def blocks_of(nest: Nest, machine: Machine) -> Blocks | None:
     if 2 * nest.count(nest.spatial) * nest.itemsize * sums > half:
         return None
     every = _bytes(nest, nest.extents)
-    if every is None or every <= half:
+    if every <= half:
         return None
     for axis, key in zip(nest.body.reduction.axes, nest.reduced, strict=True):
         step = _bytes(nest, {**nest.extents, key: 1})
-        if step is not None and step <= half:
+        if step <= half:
             return Blocks(axis, half // step)
     return None
 
 
-def _bytes(nest: Nest, extents: dict[int, int]) -> int | None:
+def _bytes(nest: Nest, extents: dict[int, int]) -> int:
     """The bytes that all tiles read."""
     ranges = ranges_of(extents)
     sizes = [packed_size(one, ranges, nest.symbolic) for one in nest.body.operands]
-    return None if None in sizes else sum(size or 0 for size in sizes) * nest.itemsize
+    return sum(sizes) * nest.itemsize

@@ -19,7 +19,7 @@ from ..tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
 from ..tile_functions import nest_of_kernel
 from ..tiling import Tile
 from .column_panels import panel_functions
-from .guarded_operands import without_guards
+from .operands_in_order import with_operands_in_order
 from .row_blocks import row_functions
 
 
@@ -50,18 +50,23 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     threads = threads_of(kernel, machine)
     if last not in symbolic:
         best = min(_rows(symbolic, nest, one), key=_cycles, default=None)
-        if best is None or best.cycles >= least:
-            return None
-        return row_functions(kernel, nest, best.sizes, best.tile, one, threads)
-    plain = without_guards(kernel, nest)
-    inside = None if plain is None else nest_of_kernel(plain.kernel, machine)
-    if plain is None or inside is None:
+        if best is not None:
+            if best.cycles >= least:
+                return None
+            return row_functions(kernel, nest, best.sizes, best.tile, one, threads)
+    over = with_operands_in_order(kernel, nest)
+    inside = None if over is None else nest_of_kernel(over.kernel, machine)
+    if over is None or inside is None:
         return None
-    best = min(_panels(inside, one), key=_cycles, default=None)
+    blocks = _panels(inside, one) if last in symbolic else _rows(symbolic, inside, one)
+    best = min(blocks, key=_cycles, default=None)
     if best is None or best.cycles >= least:
         return None
-    made = panel_functions(plain.kernel, inside, best.sizes, best.tile, machine, threads)
-    return None if made is None else writes_to([*map(Rest, plain.copies), *made], kernel)
+    if last in symbolic:
+        made = panel_functions(over.kernel, inside, best.sizes, best.tile, machine, threads)
+    else:
+        made = row_functions(over.kernel, inside, best.sizes, best.tile, one, threads)
+    return None if made is None else writes_to([*map(Rest, over.copies), *made], kernel)
 
 
 def _preference(tile: Tile, symbolic: list[int], last: int) -> float:
