@@ -94,6 +94,47 @@ def guarded_window():
     return [h, w], y, lambda n: [(2, 16, n), (16, 8, 5)], want
 
 
+def of_differences(place, condition=None):
+    """A product with a matrix whose elements are those of a vector of twice the size."""
+    n = te.var("n")
+    x, t, j = placeholder("x", 20, n), placeholder("t", 2 * n), axis(n, "j")
+
+    def body(b, i):
+        value = x[b, j] * t[place(i, j, n)]
+        if condition is not None:
+            value = te.if_then_else(condition(i, j), value, 0.0)
+        return te.sum(value, axis=j)
+
+    def want(x, t):
+        size = x.shape[1]
+        i, j = np.arange(size)[:, None], np.arange(size)
+        matrix = t[place(i, j, size) if size else i * j]
+        if condition is not None:
+            matrix = np.where(condition(i, j), matrix, 0)
+        return x @ matrix.T
+
+    return [x, t], te.compute((20, n), body, name="y"), lambda n: [(20, n), (2 * n,)], want
+
+
+def derivative_by_differences():
+    """Over the differences of two axes, of what has zeros around it."""
+    n = te.var("n")
+    x, h, b, j = placeholder("x", 4, n), placeholder("h", 4, n), axis(4, "b"), axis(n, "j")
+
+    def body(d):
+        inside = te.all(d + j >= n, d + j < 2 * n)
+        return te.sum(te.if_then_else(inside, h[b, d + j - n] * x[b, j], 0.0), axis=[b, j])
+
+    def want(x, h):
+        size = x.shape[1]
+        found = np.zeros(2 * size, "float32")
+        for i, j in np.ndindex(size, size):
+            found[i - j + size] += h[:, i] @ x[:, j]
+        return found
+
+    return [x, h], te.compute((2 * n,), body, name="y"), lambda n: [(4, n)] * 2, want
+
+
 CASES = {
     "rows of a matrix": rows_of_a_matrix,
     "float64": lambda: rows_of_a_matrix("float64"),
@@ -103,6 +144,12 @@ CASES = {
     "squared distances": squared_distances,
     "window": window,
     "guarded window": guarded_window,
+    "differences": lambda: of_differences(lambda i, j, n: i - j + n - 1),
+    "negative differences": lambda: of_differences(lambda i, j, n: j - i + n - 1),
+    "wrapped differences": lambda: of_differences(lambda i, j, n: (i - j + n) % n),
+    "sums": lambda: of_differences(lambda i, j, n: i + j),
+    "causal": lambda: of_differences(lambda i, j, n: (i - j) % (2 * n), lambda i, j: j <= i),
+    "derivative by differences": derivative_by_differences,
 }
 
 

@@ -75,6 +75,27 @@ def rows_a_page_apart():
     return case, lambda n: [(n, 1024), (1024, 32)], lambda a, b: a @ b
 
 
+def strided_convolution():
+    """Neither rows nor vectors are one after the other in memory."""
+    n = te.var("n")
+    x, w = te.placeholder((2, 8, 2 * n + 3, 67), name="x"), te.placeholder((12, 8, 3, 3), name="w")
+    c, u, v = axis(8), axis(3), axis(3)
+
+    def body(b, f, i, j):
+        return te.sum(x[b, c, 2 * i + u, 2 * j + v] * w[f, c, u, v], axis=[c, u, v])
+
+    def want(x, w):
+        rows = (x.shape[2] - 3) // 2
+        found = np.zeros((2, 12, rows, 32), "float32")
+        for u, v in np.ndindex(3, 3):
+            part = x[:, :, u : u + 2 * rows : 2, v : v + 64 : 2]
+            found += np.einsum("bcij,fc->bfij", part, w[:, :, u, v])
+        return found
+
+    y = te.compute((2, 12, n, 32), body, name="y")
+    return ([x, w], y), lambda n: [(2, 8, 2 * n + 3, 67), (12, 8, 3, 3)], want
+
+
 def axis(extent=48):
     return te.reduce_axis((0, extent), "k")
 
@@ -89,6 +110,7 @@ CASES = {
     "summed over the size": summed_over_the_size,
     "squared distances": squared_distances,
     "rows a page apart": rows_a_page_apart,
+    "strided convolution": strided_convolution,
 }
 
 
