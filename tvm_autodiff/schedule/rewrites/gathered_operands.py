@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import prod
 
 from ...expr.build import variable
 from ...expr.nodes import (
@@ -36,7 +35,9 @@ from ...expr.rewrite import (
 )
 from ...expr.structural import StructuralKeys
 from ...graph.graph import each_stage
+from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import (
+    Extent,
     Operation,
     axis_range,
     data_axis,
@@ -49,9 +50,9 @@ from ...graph.stage import (
     sources_of,
 )
 from ..cost import STORE
-from ..kernel import Kernel
+from ..kernel import Kernel, size_of
 from ..nest.access import affine_forms, streamed
-from ..nest.in_range import Loops, is_safe
+from ..nest.in_range import is_safe, loops_of
 from .quotient_axes import split_at_quotients
 
 
@@ -77,8 +78,13 @@ class _Gathered:
             return None
         sources = [expand_lets(source) for source in found.sources]
         axes = loop_axes(op)
-        extents = {node_id(axis.var): _extent(axis) for axis in axes}
-        if not contains(sources, _is_division) or None in extents.values():
+        extents: dict[int, Extent] = {}
+        for axis in axes:
+            extent = _extent(axis, axes)
+            if extent is None:
+                return None
+            extents[node_id(axis.var)] = extent
+        if not contains(sources, _is_division):
             return None
         streams, split = bool(streamed(op, found)), split_at_quotients(Kernel(op))
         # tiles over split axes need no copies, but what streams has no tiles
@@ -86,7 +92,7 @@ class _Gathered:
             return None
         table: dict[int, Expr] = {}
         for node in _gathers(op):
-            copy = self._copy(node, axes, {key: n or 0 for key, n in extents.items()}, streams)
+            copy = self._copy(node, axes, extents, streams)
             if copy is not None:
                 table[node_id(node)] = copy
         if not table:
@@ -95,7 +101,7 @@ class _Gathered:
         return reduction_stage(op.name, list(op.axis), replace(found, sources=fresh))
 
     def _copy(
-        self, node: Expr, axes: Sequence[Axis], extents: Mapping[int, int], streams: bool
+        self, node: Expr, axes: Sequence[Axis], extents: Mapping[int, Extent], streams: bool
     ) -> Expr | None:
         """The read of a copy in place of a read, or None if the copy is not worth it: a larger one,
         unless it is little of what the loops stream from memory.
@@ -106,11 +112,8 @@ class _Gathered:
             key=lambda axis: _dimension(indices, axis.var),
         )
         sizes = [extents[node_id(axis.var)] for axis in own]
-        points, total = prod(sizes), prod(extents.values())
-        held = shape_of(tensor)
-        if not all(isinstance(n, int) for n in held):
-            return None
-        if points > prod(n for n in held) and not streams:
+        points, total = size_of(sizes), size_of(list(extents.values()))
+        if points > size_of(shape_of(tensor)) and not streams:
             return None
         if total < STORE * points:
             return None
@@ -118,12 +121,11 @@ class _Gathered:
             self.variables.append(variable(f"d{number}", "int32"))
         here = self.variables[: len(own)]
         moved = substitute(node, {axis.var: var for axis, var in zip(own, here, strict=True)})
-        key = (self.keys.expr(moved), *sizes)
+        key = (self.keys.expr(moved), self.keys.extents(sizes))
         if key not in self.made:
-            ranges = {node_id(v): (0, n - 1) for v, n in zip(here, sizes, strict=True)}
-            if not is_safe([moved], Loops(tuple(here), ranges)):
+            if not is_safe([node], loops_of(own)):
                 return None
-            fresh = [data_axis(a.var.name, n) for a, n in zip(own, sizes, strict=True)]
+            fresh = [data_axis(a.var.name, nonnegative(axis_range(a)[1])) for a in own]
             table = {old.var: new.var for old, new in zip(own, fresh, strict=True)}
             [self.made[key]] = make_stage(
                 f"{tensor.op.name}_gathered", fresh, [substitute(node, table)]
@@ -147,10 +149,15 @@ def _is_division(node: Expr) -> bool:
     return op_name(node) in ("floordiv", "floormod")
 
 
-def _extent(axis: Axis) -> int | None:
+def _extent(axis: Axis, axes: Sequence[Axis]) -> Extent | None:
+    """The extent of an axis that begins at zero, if no data and no other axis decides it."""
     low, extent = axis_range(axis)
-    known = low == 0 and isinstance(extent, int) and dtype_of(axis.var) == "int32"
-    return extent if known else None
+    if low != 0 or dtype_of(axis.var) != "int32":
+        return None
+    varies = not isinstance(extent, int) and (
+        contains_load(extent) or depends_on(extent, [other.var for other in axes])
+    )
+    return None if varies else extent
 
 
 def _dimension(indices: Sequence[Expr], var: Var) -> int:
