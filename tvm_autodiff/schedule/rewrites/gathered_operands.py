@@ -35,6 +35,7 @@ from ...expr.rewrite import (
 )
 from ...expr.structural import StructuralKeys
 from ...graph.graph import each_stage
+from ...graph.sizes.loop_sizes import is_size
 from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import (
     Extent,
@@ -80,8 +81,8 @@ class _Gathered:
         axes = loop_axes(op)
         extents: dict[int, Extent] = {}
         for axis in axes:
-            extent = _extent(axis, axes)
-            if extent is None:
+            low, extent = axis_range(axis)
+            if low != 0 or dtype_of(axis.var) != "int32" or not is_size(extent, axes):
                 return None
             extents[node_id(axis.var)] = extent
         if not contains(sources, _is_division):
@@ -147,17 +148,6 @@ def _gathers(op: Operation) -> list[Expr]:
 
 def _is_division(node: Expr) -> bool:
     return op_name(node) in ("floordiv", "floormod")
-
-
-def _extent(axis: Axis, axes: Sequence[Axis]) -> Extent | None:
-    """The extent of an axis that begins at zero, if no data and no other axis decides it."""
-    low, extent = axis_range(axis)
-    if low != 0 or dtype_of(axis.var) != "int32":
-        return None
-    varies = not isinstance(extent, int) and (
-        contains_load(extent) or depends_on(extent, [other.var for other in axes])
-    )
-    return None if varies else extent
 
 
 def _dimension(indices: Sequence[Expr], var: Var) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...errors import UnsolvableError
 from ...expr.build import zero_like
@@ -56,7 +57,7 @@ def update_loops(whole: Sum) -> Sum | None:
         unsolved=(),
         windows=(),
         masks=(),
-        made=box_iterations(loops),
+        made=(partial(box_iterations, loops),),
     )
 
 

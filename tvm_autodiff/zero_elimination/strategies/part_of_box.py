@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...domain import Domain, simplify_domain, solve_linear_inequalities
 from ...expr.build import all_of, compare, const, if_then_else, zero_like
@@ -50,8 +51,8 @@ def part_of_box(whole: Sum) -> Sum | None:
     stage = assemble(name, part, [[solved]], dtype=dtype_of(whole.source))
     read = load(stage, [*(axis.var for axis in part.prefix), *places])
     source = if_then_else(all_of(guards), read, zero_like(whole.source))
-    made = sum_iterations(solved)
-    return replace(whole, axes=(), guards=(), source=source, made=made)
+    made = partial(sum_iterations, solved)
+    return replace(whole, axes=(), guards=(), source=source, made=(made,))
 
 
 def _implied(whole: Sum, guards: Sequence[Expr]) -> list[Expr]:

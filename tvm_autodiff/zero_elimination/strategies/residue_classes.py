@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 
 from ...expr.build import add, all_of, compare, const, if_then_else, mul, zero_like
@@ -49,7 +50,7 @@ def residue_classes(whole: Sum) -> Sum | None:
         if solved.unsolved:
             return None
         classes.append((residues, solved))
-    made = sum(sum_iterations(solved) for _, solved in classes)
+    made = tuple(partial(sum_iterations, solved) for _, solved in classes)
     source = _interleaved(whole, moduli, classes, name)
     return replace(whole, axes=(), source=source, made=made)
 

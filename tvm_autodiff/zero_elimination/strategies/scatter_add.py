@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ...domain import Domain, simplify_domain
 from ...errors import UnsolvableError
@@ -111,7 +112,8 @@ def _scattered(whole: Sum) -> Sum | None:
     if not nest.point_vars or len(nest.trailing) == len(indices):
         return None
     tensor = _stage(name, nest, target.axes, points.move(found.value))
-    loops = [axis_range(axis)[1] for axis in prefix]
+    outer = [axis_range(axis)[1] for axis in prefix]
+    extents = [*outer, *(points.ranges[var][1] for var in points.variables)]
     return replace(
         whole,
         axes=(),
@@ -124,7 +126,7 @@ def _scattered(whole: Sum) -> Sum | None:
             for c in points.conditions
             if is_data_equation(c.expr) and unknowns_of(c.expr, points)
         ),
-        made=element_count([*loops, *(points.ranges[var][1] for var in points.variables)]),
+        made=(partial(element_count, extents),),
     )
 
 

@@ -83,7 +83,7 @@ def _cost(parts: tuple[Sum, ...], size: int) -> tuple[bool, Fraction]:
     for part in parts:
         weight = max(_WEIGHTS[part.strategy], _BY_DATA if part.by_data else 1)
         own = box_iterations([*part.target.every_axis, *part.axes], size) if part.axes else 0
-        total += weight * (own + part.made)
+        total += weight * (own + sum(made(size) for made in part.made))
     if len(parts) > 1 or not all(part.axes for part in parts):
         total += box_iterations(parts[0].target.every_axis, size)
     return any(part.unsolved for part in parts), total

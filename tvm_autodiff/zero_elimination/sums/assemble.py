@@ -37,7 +37,7 @@ def join_equal_boxes(terms: Sequence[Sum]) -> list[Sum]:
             guards=(*known.guards, *(rename(guard) for guard in term.guards)),
             unsolved=(*known.unsolved, *term.unsolved),
             masks=(*known.masks, *term.masks),
-            made=known.made + term.made,
+            made=(*known.made, *term.made),
             windows=(*known.windows, *term.windows),
         )
     return list(joined.values())

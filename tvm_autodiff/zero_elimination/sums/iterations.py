@@ -104,6 +104,7 @@ def stage_iterations(op: Operation, size: int = NOMINAL_SIZE) -> int:
     return count
 
 
-def sum_iterations(part: Sum) -> int:
+def sum_iterations(part: Sum, size: int) -> int:
     """The iterations of a sum, and of the stages that were made for it."""
-    return box_iterations([*part.target.every_axis, *part.axes]) + part.made
+    own = box_iterations([*part.target.every_axis, *part.axes], size)
+    return own + sum(made(size) for made in part.made)

@@ -7,7 +7,7 @@ an equal one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -114,8 +114,9 @@ class Sum:
         Its elements.
     strategy : str
         The name of the strategy that produced it.
-    made : int
-        The iterations of the stages that were made for it and that its source reads.
+    made : tuple of callable
+        From a value for unknown sizes to the iterations of a stage that was made for it and that
+        its source reads.
     windows : tuple of Expr
         Bounds with data on what an equation with data determines, such as ``0 <= i - start[b] < 8``
         for ``start[b] + k == i``: most windows do not contain the element.
@@ -132,7 +133,7 @@ class Sum:
     definition: Definition = field(repr=False)
     target: Target = field(repr=False)
     strategy: str = ""
-    made: int = 0
+    made: tuple[Callable[[int], int], ...] = ()
     windows: tuple[Expr, ...] = ()
     placed: tuple[Expr, ...] = ()
 

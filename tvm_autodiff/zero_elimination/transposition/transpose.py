@@ -196,7 +196,7 @@ def _in_two_steps(definition: TermSum, target: Target) -> Sum | None:
     found = () if whole is None else cheapest(whole)
     if len(found) != 1 or found[0].dense or found[0].strategy in LAST_RESORTS:
         return None
-    return replace(found[0], made=found[0].made + made)
+    return replace(found[0], made=(*found[0].made, made))
 
 
 def _site(found: Sum) -> Transposed:

@@ -19,7 +19,8 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import contains_load, depends_on, expand_lets, postorder, variables_of
+from ....expr.rewrite import depends_on, expand_lets, postorder
+from ....graph.sizes.loop_sizes import is_size
 from ....graph.stage import (
     Operation,
     Reduction,
@@ -107,14 +108,10 @@ def _contractions(op: Operation, terms: Callable[[Expr], list[Expr]]) -> list[Co
     if not is_float(reduction.sources[0]) or not is_sum(reduction):
         return []
     axes = [*op.axis, *reduction.axes]
-    own = {node_id(axis.var) for axis in axes}
     for axis in axes:
         low, extent = axis_range(axis)
-        sized = isinstance(extent, int) or not contains_load(extent)
-        if low != 0 or not sized:
+        if low != 0 or not is_size(extent, axes):
             return []
-        if not isinstance(extent, int) and any(node_id(v) in own for v in variables_of(extent)):
-            return []  # it changes from row to row
     found = []
     for term in terms(expand_lets(reduction.sources[0])):
         one = _contraction(op, reduction, term)
