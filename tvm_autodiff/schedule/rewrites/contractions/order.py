@@ -36,11 +36,18 @@ class Elimination:
 
 @dataclass(frozen=True)
 class Order:
-    """Eliminations in order, their cost, and that of the sum as it is written."""
+    """Eliminations in order, their cost, and that of the sum as it is written.
+
+    Attributes
+    ----------
+    points : int
+        The cost of the eliminations if a point costs the same for any number of factors.
+    """
 
     eliminations: list[Elimination]
     cost: int
     together: int
+    points: int
 
 
 def cheapest_order(
@@ -81,9 +88,11 @@ def cheapest_order(
         steps.append((first.axes, bucket))
         items, axes = _eliminated(items, axes, first.axes, bucket)
     if min(len(axes), len(factors)) > MAX_SEARCHED:
-        return Order(_numbered(steps, len(factors)), search.together(items.values()), together)
-    cost, following = search.best(items, axes)
-    return Order(_numbered([*steps, *following], len(factors)), cost, together)
+        cost, following = search.together(items.values()), list[Step]()
+    else:
+        cost, following = search.best(items, axes)
+    count = _points_of(items, following, search)
+    return Order(_numbered([*steps, *following], len(factors)), cost, together, count)
 
 
 def groups_of(
@@ -172,9 +181,8 @@ class _Search:
         cost, order = self.together(items.values()), list[Step]()
         for axes, bucket in self._buckets(items, groups):
             left = frozenset[int]().union(*(items[one] for one in bucket)) - axes
-            # what has the form of the result gets the other factors before it is stored
-            stored = 0 if left == self.kept else STORE * self._points(left)
-            here = multiplications([items[one] for one in bucket], left, self.extents) + stored
+            here = multiplications([items[one] for one in bucket], left, self.extents)
+            here += self.stored(left)
             if here >= cost:
                 continue
             after, following = self.best(*_eliminated(items, groups, axes, bucket))
@@ -198,8 +206,11 @@ class _Search:
                 if len(needed) + len(more) < len(items):
                     yield axes, (*needed, *more)
 
-    def _points(self, variables: Variables) -> int:
-        return points(variables, self.extents)
+    def stored(self, loops: Variables) -> int:
+        """What it costs to store a sum: one that has the form of the result gets the other factors
+        before.
+        """
+        return 0 if loops == self.kept else STORE * points(loops, self.extents)
 
 
 def _eliminated(
@@ -213,6 +224,18 @@ def _eliminated(
     result = frozenset[int]().union(*(items[one] for one in bucket)) - axes
     others = tuple(group for group in groups if not group <= axes)
     return {**rest, frozenset[int]().union(*bucket): result}, others
+
+
+def _points_of(
+    items: Mapping[Merged, Variables], steps: Sequence[Step], search: _Search
+) -> int:
+    """The points of some eliminations and of what is left, and what they store."""
+    total = 0
+    for axes, bucket in steps:
+        loops = frozenset[int]().union(*(items[one] for one in bucket))
+        total += points(loops, search.extents) + search.stored(loops - axes)
+        items, _ = _eliminated(items, (), axes, bucket)
+    return total + points(search.kept.union(*items.values()), search.extents)
 
 
 def _numbered(steps: Sequence[Step], count: int) -> list[Elimination]:

@@ -132,9 +132,11 @@ def _pays(terms: Sequence[_Ordered]) -> bool:
     left = [term for term, order in terms if not _is_whole(term, order.eliminations)]
     points = size_of([axis_range(axis)[1] for axis in terms[0][0].op.axis])
     added = max(0, len(left) - 1) * STORE * points
+    fewer = sum(order.points for _, order in terms) + added
+    if fewer * MARGIN <= sum(term.points() for term, _ in terms):
+        return True
     # further multiplications at a point wait for the reads and the functions of its factors
-    several = [term for term, order in terms if order.together > term.points()]
-    evaluated = sum(term.evaluation() for term in several)
+    evaluated = sum(term.evaluation() for term, _ in terms)
     cost = sum(order.cost for _, order in terms) + added + evaluated
     return cost * MARGIN <= sum(order.together for _, order in terms) + evaluated
 

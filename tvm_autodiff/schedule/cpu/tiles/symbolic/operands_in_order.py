@@ -70,4 +70,4 @@ def _is_in_order(operand: Operand, nest: Nest) -> bool:
     forms = affine_forms(list(indices), nest.variables)
     found = [forms.get(node_id(index)) for index in indices]
     along = [dict(form.terms).get(nest.spatial[-1], 0) if form else None for form in found]
-    return None not in along[:-1] and along[-1] in (0, 1)
+    return None not in along[:-1] and (not along or along[-1] in (0, 1))
