@@ -21,6 +21,7 @@ from ..rewrites.conditions.guards import selected
 from ..rewrites.sums.split_reduction import even_part, split_reduction
 from ..rewrites.turned_results import turned_columns
 from ..rule import Made, Rest, in_parts, writes_to
+from ..work import estimated_work
 from .loops.columns import columns, single_results, vectors_of_parts
 from .loops.parallel import parts_for_threads
 
@@ -79,7 +80,8 @@ def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
 
 def _even(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel, Kernel] | None:
     """A long reduction in a part with vectors of parts, and the elements that fill no vector."""
-    if iterations(kernel.root, machine.symbolic_size) < LAUNCH_CYCLES:
+    least = estimated_work(kernel), iterations(kernel.root, machine.symbolic_size)
+    if max(least) < LAUNCH_CYCLES:
         return None  # two more launches would take as long
     parts = even_part(kernel, machine.lanes(*kernel.dtypes))
     return parts if parts is not None and _lanes(parts[0], machine) is not None else None

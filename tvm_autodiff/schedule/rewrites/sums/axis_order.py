@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ....expr.costly import is_expensive
 from ....expr.nodes import Axis, Tensor, is_load, node_id
-from ....expr.rewrite import depends_on, postorder
+from ....expr.rewrite import contains, depends_on, postorder
 from ....graph.graph import each_stage
 from ....graph.stage import (
     Operation,
@@ -16,14 +17,15 @@ from ....graph.stage import (
     reduction_of,
     reduction_stage,
 )
-from ...cost import MIN_LANES
+from ...cost import MIN_LANES, SYMBOLIC_SIZE
 from ...nest.access import streamed
 from ...nest.inside import unit_strides_inside
 
 
 def with_axes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``s[i] = Σ_{a, k} x[i, k]*w[k, a] → s[i] = Σ_{k, a} x[i, k]*w[k, a]``, as w is contiguous
-    along a and x does not depend on it; of two such axes the longer one, if the last is short.
+    along a and x does not depend on it; of two such axes the longer one, if the last is short, and
+    of all axes for functions that take long.
     Products of reused operands stay, and reductions with vectors along their last output axis.
     """
     return each_stage(outputs, _changed)
@@ -36,14 +38,16 @@ def _changed(op: Operation) -> list[Tensor] | None:
     if len(op.axis) and _is_contiguous(op, reduction, op.axis[-1]):
         return None
     *_, last = reduction.axes
-    long = not 0 < _length(last) < 2 * MIN_LANES
+    long = _length(last) >= 2 * MIN_LANES
     if long and _is_contiguous(op, reduction, last):
         return None
     if not streamed(op, reduction) and _is_reused(op, reduction):
         return None
     found = [axis for axis in reduction.axes if _is_contiguous(op, reduction, axis)]
-    chosen = max(found, key=_length, default=None)
-    if chosen is None or _length(chosen) < 2 * MIN_LANES:
+    chosen = max(found, key=_length, default=last)
+    if not long and _length(chosen) < 2 * MIN_LANES and contains(reduction.sources, is_expensive):
+        chosen = max(reduction.axes, key=_length)  # functions in vectors are worth gathers
+    if _length(chosen) < 2 * MIN_LANES or node_id(chosen.var) == node_id(last.var):
         return None
     rest = [axis for axis in reduction.axes if node_id(axis.var) != node_id(chosen.var)]
     return reduction_stage(op.name, list(op.axis), replace(reduction, axes=(*rest, chosen)))
@@ -63,4 +67,4 @@ def _is_reused(op: Operation, reduction: Reduction) -> bool:
 
 def _length(axis: Axis) -> int:
     extent = axis_range(axis)[1]
-    return extent if isinstance(extent, int) else 0
+    return extent if isinstance(extent, int) else SYMBOLIC_SIZE
