@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ...expr.costly import is_expensive
 from ...expr.integers.exact_quotient import exact_quotient
-from ...graph.stage import Reduction, axis_range, reduction_of
-from ..cost import LAUNCH_CYCLES, MIN_LANES, STORE
+from ...expr.rewrite import postorder
+from ...graph.stage import Reduction, axis_range, bodies, reduction_of
+from ..cost import CALL, LAUNCH_CYCLES, MIN_LANES, STORE
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
@@ -21,7 +23,6 @@ from ..rewrites.conditions.guards import selected
 from ..rewrites.sums.split_reduction import even_part, split_reduction
 from ..rewrites.turned_results import turned_columns
 from ..rule import Made, Rest, in_parts, writes_to
-from ..work import estimated_work
 from .loops.columns import columns, single_results, vectors_of_parts
 from .loops.parallel import parts_for_threads
 
@@ -80,8 +81,8 @@ def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
 
 def _even(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel, Kernel] | None:
     """A long reduction in a part with vectors of parts, and the elements that fill no vector."""
-    least = estimated_work(kernel), iterations(kernel.root, machine.symbolic_size)
-    if max(least) < LAUNCH_CYCLES:
+    calls = sum(map(is_expensive, postorder(bodies(kernel.root))))
+    if iterations(kernel.root, machine.symbolic_size) * (1 + calls * CALL) < LAUNCH_CYCLES:
         return None  # two more launches would take as long
     parts = even_part(kernel, machine.lanes(*kernel.dtypes))
     return parts if parts is not None and _lanes(parts[0], machine) is not None else None

@@ -42,6 +42,11 @@ CASES = {
         total((N,), lambda i, a, k: u[i, a + k] * v[i, a + k], extents=(6, 3)),
         "ak",
     ),
+    "functions": (total((N,), lambda i, a, k: te.exp(w[i, a - 2, k])), "ak"),
+    "functions along a short axis": (
+        total((N,), lambda i, a, k: te.exp(w[i, a - 2, k]), extents=(A, 3)),
+        "ka",
+    ),
     "too short": (total((N,), lambda i, a, k: x[i, k] * w[i, k, a], extents=(7, K)), "ak"),
 }
 
