@@ -22,7 +22,7 @@ from .....graph.stage import (
     reduction_stage,
     sum_combiner,
 )
-from ....cost import LATENCY, LAUNCH_CYCLES
+from ....cost import CALL, LATENCY, LAUNCH_CYCLES
 from ....kernel import iterations
 from ....nest.reductions.products import is_sum
 from .common_functions import aligned, expensive_everywhere, replaced, runs_in_rows
@@ -68,7 +68,7 @@ def _candidate(op: Operation) -> Reduction | None:
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or not is_sum(reduction) or reduction.init:
         return None
-    if not len(op.axis) or iterations(op) < LAUNCH_CYCLES:
+    if not len(op.axis) or iterations(op) * CALL < LAUNCH_CYCLES:
         return None
     source = expand_lets(reduction.sources[0])
     if not is_float(source) or not expensive_everywhere(op, [source]):

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from math import prod
 
 from .....expr.costly import is_expensive
 from .....expr.dtypes import itemsize
@@ -26,6 +25,8 @@ from .....expr.rewrite import (
 from .....expr.sharing.lets import bind_shared
 from .....expr.structural import StructuralKeys
 from .....graph.graph import Graph, retarget
+from .....graph.sizes.equal_sizes import is_same
+from .....graph.sizes.loop_sizes import is_size
 from .....graph.stage import (
     Operation,
     axis_range,
@@ -39,6 +40,7 @@ from .....graph.stage import (
     reduction_stage,
 )
 from ....cost import CALL, MARGIN, MAX_SEARCHED, MEMORY_BYTE
+from ....kernel import size_of
 from ....machine import Machine
 from ....nest.access import strides_along
 from ....nest.in_range import is_safe, loops_of
@@ -120,8 +122,8 @@ def _functions(op: Operation) -> list[Expr]:
     if reduction is None or reduction.init or not contains(reduction.sources, is_expensive):
         return []
     axes = loop_axes(op)
-    ranges = [axis_range(axis) for axis in axes]
-    if len(axes) > MAX_SEARCHED or not all(low == 0 and isinstance(n, int) for low, n in ranges):
+    ranges = map(axis_range, axes)
+    if len(axes) > MAX_SEARCHED or any(low != 0 or not is_size(n, axes) for low, n in ranges):
         return []
     nodes = postorder([expand_lets(source) for source in reduction.sources])
     least = min(2, len(axes))
@@ -142,7 +144,7 @@ def _same(
 ) -> tuple[_Use, Hashable]:
     """A function as a use of one that is known, or as a new one."""
     axes = loop_axes(op)
-    extents = [axis_range(axis)[1] for axis in axes]
+    extents = keys.extents([axis_range(axis)[1] for axis in axes])
 
     def key_of(loops: Sequence[int]) -> Hashable:
         places = {axes[loop].var: place for place, loop in enumerate(loops)}
@@ -172,7 +174,7 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
     if len(passes) < 2 or not is_safe([node], loops_of(axes), thorough=True):
         return False
     dtype = dtype_of(node)
-    size = itemsize(dtype) * prod(int(axis_range(axis)[1]) for axis in axes)
+    size = itemsize(dtype) * size_of([axis_range(a)[1] for a in axes], machine.symbolic_size)
     if 2 * size > machine.last_cache_bytes:
         return False
     near = size <= machine.threads * machine.cache_bytes
@@ -186,8 +188,9 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
 
 
 def _in_one_pass(use: _Use, other: _Use) -> bool:
-    loops = [[axis_range(axis) for axis in loop_axes(one.op)] for one in (use, other)]
-    in_order = list(use.loops) == list(other.loops) and loops[0] == loops[1]
+    loops = [[axis_range(axis)[1] for axis in loop_axes(one.op)] for one in (use, other)]
+    in_order = list(use.loops) == list(other.loops) and len(loops[0]) == len(loops[1])
+    in_order = in_order and all(map(is_same, *loops))
     return (in_order and _in_rows(use.op)) or aligned(use.op, other.op) is not None
 
 

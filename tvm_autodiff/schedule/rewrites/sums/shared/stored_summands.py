@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 from .....expr.costly import is_slow
 from .....expr.dtypes import itemsize
@@ -29,6 +28,7 @@ from .....expr.rewrite import expand_lets, postorder, substituter
 from .....expr.sharing.lets import bind_shared
 from .....expr.structural import StructuralKeys
 from .....graph.graph import Graph
+from .....graph.sizes.loop_sizes import is_size
 from .....graph.stage import (
     Operation,
     Reduction,
@@ -41,7 +41,7 @@ from .....graph.stage import (
     reduction_stage,
 )
 from ....cost import DIVISION, LATENCY, LAUNCH_CYCLES, STORE
-from ....kernel import iterations
+from ....kernel import iterations, size_of
 from ....machine import Machine
 from ....nest.reductions.products import is_sum
 from .common_functions import replaced
@@ -76,8 +76,8 @@ def _groups(graph: Graph, machine: Machine) -> list[list[_Sum]]:
     for op in graph.ops:
         found = _sum(op, keys)
         if found is not None:
-            ranges = tuple(axis_range(axis) for axis in loop_axes(op))
-            key = (len(op.axis), ranges, dtype_of(found.reduction.sources[0]))
+            extents = keys.extents([axis_range(axis)[1] for axis in loop_axes(op)])
+            key = (len(op.axis), extents, dtype_of(found.reduction.sources[0]))
             alike.setdefault(key, []).append(found)
     return [group for sums in alike.values() if _pays(group := _sharing(sums, graph), machine)]
 
@@ -87,8 +87,7 @@ def _sum(op: Operation, keys: StructuralKeys) -> _Sum | None:
     if reduction is None or not is_sum(reduction) or reduction.init:
         return None
     axes = loop_axes(op)
-    ranges = [axis_range(axis) for axis in axes]
-    if not all(low == 0 and isinstance(extent, int) for low, extent in ranges):
+    if any(low != 0 or not is_size(extent, axes) for low, extent in map(axis_range, axes)):
         return None
     source = expand_lets(reduction.sources[0])
     if not is_float(source) or iterations(op) < LAUNCH_CYCLES:
@@ -128,7 +127,7 @@ def _pays(group: Sequence[_Sum], machine: Machine) -> bool:
         together |= one.work
     apart = sum(sum(one.work.values()) for one in group)
     first = group[0].op
-    points = prod(int(axis_range(axis)[1]) for axis in loop_axes(first))
+    points = size_of([axis_range(axis)[1] for axis in loop_axes(first)], machine.symbolic_size)
     size = len(group) * points * itemsize(dtype_of(first.output(0)))
     saved = apart - sum(together.values()) - len(group) * STORE
     return saved > 0 and size <= machine.last_cache_bytes
