@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from tvm import te
 
+import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.graph.stage import shape_of
@@ -82,3 +83,22 @@ def test_what_is_gathered(name):
     values = {tensor: rng.standard_normal(shape_of(tensor)) for tensor in (x, y, z, u)}
     for old, new in zip(*(evaluate_graph(some, values) for some in (outputs, found)), strict=True):
         np.testing.assert_array_equal(new, old)
+
+
+def test_windows_of_a_batch_of_any_size():
+    n = te.var("n")
+    p, q = (te.placeholder((n, *shape), "float64") for shape in ((16, 4), (16, 4)))
+    k = te.reduce_axis((0, 4), "k")
+
+    def body(i, w, a, b):
+        return te.sum(p[i, (w * 4 + a + 3) % 16, k] * q[i, b, k], axis=k)
+
+    [gathered] = with_gathered_operands([te.compute((n, 4, 4, 16), body, name="y")])
+    [stage] = [op for op in topological([gathered]) if op.name.endswith("_gathered")]
+    assert shape_of(stage.output(0))[1:] == (4, 4, 4)
+    function = ad.build([p, q], gathered, cache=False)
+    for size in (0, 1, 3):
+        a, b = (np.arange(size * m * 4.0).reshape(size, m, 4) for m in (16, 16))
+        place = (np.arange(4)[:, None] * 4 + np.arange(4) + 3) % 16
+        want = np.einsum("nwak,nbk->nwab", a[:, place], b)
+        np.testing.assert_array_equal(function(a, b), want)

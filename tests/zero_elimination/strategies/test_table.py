@@ -169,6 +169,17 @@ def test_what_has_no_box_is_added_up_in_a_loop():
     assert [part.strategy for part in cheapest(whole)] == ["loop over updates"]
 
 
+def test_stages_are_counted_with_the_size_of_the_comparison():
+    """Frames of 32 with a hop of 16, of any number of signals: residues have equal boxes."""
+    n = te.var("n")
+    signal = te.placeholder((n, 512), D, name="signal")
+    frames = te.compute((n, 31, 32), lambda b, f, t: signal[b, f * 16 + t], name="frames")
+    [term] = linearize(frames.op, [signal])
+    head = te.placeholder(frames.shape, D, name="head")
+    whole = TermSum(frames.op, term, Cotangent(head)).at(target_of(signal, ()))
+    assert [part.strategy for part in cheapest(whole)] == ["gather"]
+
+
 @pytest.mark.parametrize("shift", [0, 500])
 def test_sizes_count_as_enough_for_every_extent(shift):
     """A segment sum as a mask is solved although there are no segments at 64."""

@@ -79,6 +79,21 @@ def test_stages(name):
     np.testing.assert_allclose(np.vdot(got, direction), np.vdot(heads, moved), rtol=1e-12)
 
 
+def test_loops_of_any_size():
+    n = te.var("n")
+    p = te.placeholder((n, 14, 14, 3), D, name="p")
+
+    def body(i, w, a, q):
+        return te.sum(p[(i, *row(w, a), k)] * y[w, q, k], axis=k)
+
+    out = te.compute((n, 4, 49, 49), body, name="s")
+    [gradient] = differentiate(out, p, te.placeholder(out.shape, D, name="head"))
+    assert [op.name for op in Graph([gradient]).ops if op.name.startswith("d")] == [
+        "dp_points",
+        "dp",
+    ]
+
+
 def test_a_solution_by_quotients_has_neither_guards_nor_loops():
     """The inverse of rolled windows is one read, as the points of the image decide."""
     windows = te.compute((4, 16, 3), lambda w, a, d: x[(*row(w, a), d)], name="w")

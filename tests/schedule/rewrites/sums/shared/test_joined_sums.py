@@ -154,7 +154,7 @@ BESIDE = [filtered(lambda i, j, k, m, n=n: near(i, j, k, m) + n) for n in range(
 AFTER = filtered(lambda i, j, k, m: ABOVE[i, j])
 TURNED = filtered(lambda i, j, k, m: image[i, j] + k, order=-1)
 FAR = filtered(near, weight=lambda *place: te.exp(near(*place)))
-FEW = [filtered(body, (9, 16)) for body in (near, lambda *_: 1.0)]
+FEW = [filtered(body, (3, 2)) for body in (near, lambda *_: 1.0)]
 QUARTER = te.compute((16, 16), lambda i, j: ABOVE[i, j] / BELOW[i, j], name="quarter")
 
 #: outputs, and how many results each of their reductions has

@@ -136,7 +136,7 @@ def test_more_than_the_shared_cache_holds_is_computed_again():
     assert functions(with_stored_functions(outputs, small)) == 3
 
 
-def test_symbolic_sizes_are_computed_again():
+def test_symbolic_sizes_are_stored_as_literal_ones():
     n = te.var("n")
     a = te.placeholder((n, K), "float64", name="a")
     value = lambda i, j: te.exp(a[i, j])  # noqa: E731
@@ -145,7 +145,7 @@ def test_symbolic_sizes_are_computed_again():
         te.compute((n,), lambda p: te.sum(value(p, j), axis=j), name="rows"),
         te.compute((K,), lambda p: te.sum(value(i, p), axis=i), name="columns"),
     ]
-    assert functions(with_stored_functions(outputs, MACHINE)) == 2
+    assert functions(with_stored_functions(outputs, MACHINE)) == 1
 
 
 @pytest.mark.parametrize("exact", [False, True])
@@ -164,3 +164,28 @@ def test_compiled_with_gradients(exact):
     )
     for one, other in zip(got, want, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_functions_of_loops_of_any_size():
+    n = te.var("n")
+    p, q = te.placeholder((n, K), "float64", "p"), te.placeholder((n, K), "float64", "q")
+    i, j = te.reduce_axis((0, n), "i"), te.reduce_axis((0, n), "j")
+
+    def value(a, b):
+        return te.exp(-(p[a, 0] - q[b, 0]) * (p[a, 1] - q[b, 1]))
+
+    outputs = [
+        te.compute((n,), lambda a: te.sum(value(a, j), axis=j), name="s"),
+        te.compute((n,), lambda b: te.sum(p[i, 2] * value(i, b), axis=i), name="t"),
+    ]
+    changed = with_stored_functions(outputs, replace(MACHINE, symbolic_size=64))
+    holding = [op for op in Graph(changed).ops if is_compute(op)]
+    assert sum(contains(sources_of(op), is_expensive) for op in holding) == 1
+    function = ad.build([p, q], changed, cache=False)
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 5):
+        a, b = (rng.standard_normal((size, K)) for _ in range(2))
+        values = np.exp(-np.prod(a[:, None, :2] - b[None, :, :2], axis=2))
+        got = function(a, b)
+        for ours, want in zip(got, (values.sum(1), a[:, 2] @ values), strict=True):
+            np.testing.assert_allclose(ours, want, rtol=1e-12)
