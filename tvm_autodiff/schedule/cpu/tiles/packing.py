@@ -220,46 +220,32 @@ def pack(
         first, factor = atom[0]
         width = tile.extents.get(first, span.count(1))
         if len(atom) == 1 and factor == 1 and not span.unknown and span.count(1) > width:
-            # v → (v // width, ..., v % width): what one tile reads is contiguous
-            outer = data_axis(f"d{number}o", span.count(1) // width, dtype)
-            inner = data_axis(f"d{number}i", width, dtype)
-            layout.places[atom] = add(
-                add(mul(outer.var, const(width, dtype)), inner.var), const(span.low, dtype)
-            )
-            layout.leading.append((outer, tile.numbers[first]))
-            layout.trailing.append((inner, tile.inside[first]))
+            layout.put_in_tiles(f"d{number}", atom, span, width, tile, dtype)
             continue
         step = 1 if along is None else dict(atom).get(along, 1)
         if along is not None and step not in (1, -1):
-            # 2*j + v → (v, j)
             parts = tuple(term for term in atom if term[0] != along), ((along, 1),)
-            place: Expr = const(0, dtype)
-            for part, times, name in zip(parts, (1, step), "rv", strict=True):
-                some = _span_of(part, ranges)
-                axis = data_axis(f"d{number}{name}", some.extent(loops, dtype), dtype)
-                least = some.least(loops, dtype)
-                place = add(place, _scaled(add(axis.var, least), times))
-                layout.trailing.append((axis, sub(_value(part, by_id, dtype), least)))
-            layout.places[atom] = place
+            known = [(part, _span_of(part, ranges)) for part in parts]
+            layout.put_apart(f"d{number}", atom, step, known, loops, by_id, dtype)
             continue
         axis = data_axis(f"d{number}", span.extent(loops, dtype), dtype)
+        value = _value(atom, by_id, dtype)
         if step == -1:
             greatest = span.greatest(loops, dtype)
-            layout.places[atom] = sub(greatest, axis.var)
-            value = sub(greatest, _value(atom, by_id, dtype))
+            place, value = sub(greatest, axis.var), sub(greatest, value)
         else:
             least = span.least(loops, dtype)
-            layout.places[atom] = add(axis.var, least)
-            value = sub(_value(atom, by_id, dtype), least)
+            place, value = add(axis.var, least), sub(value, least)
         over = 0 if pieces is None else dict(atom).get(pieces.key, 0)
         if pieces is not None and over:
             if over != 1:
                 return None
             wide = dtype_of(pieces.start)
-            layout.places[atom] = add(pieces.start, cast(wide, layout.places[atom]))
+            place = add(pieces.start, cast(wide, place))
             if pieces.end is not None:
                 beyond = sub(span.greatest(loops, wide), const(pieces.width - 1, wide))
-                inside.append((layout.places[atom], add(pieces.end, beyond)))
+                inside.append((place, add(pieces.end, beyond)))
+        layout.places[atom] = place
         pure_outer = len(atom) == 1 and first in spatial and first not in tile.unrolled
         outside = pure_outer and first != tile.vector
         (layout.leading if outside else layout.trailing).append((axis, value))
@@ -285,6 +271,37 @@ class _Layout:
     leading: list[tuple[Axis, Expr]] = field(default_factory=list)
     trailing: list[tuple[Axis, Expr]] = field(default_factory=list)
     places: dict[Atom, Expr] = field(default_factory=dict)
+
+    def put_in_tiles(
+        self, name: str, atom: Atom, span: _Span, width: int, tile: TileAxes, dtype: str
+    ) -> None:
+        """``v → (v // width, ..., v % width)``: what one tile reads is contiguous."""
+        outer = data_axis(f"{name}o", span.count(1) // width, dtype)
+        inner = data_axis(f"{name}i", width, dtype)
+        place = add(_scaled(outer.var, width), inner.var)
+        self.places[atom] = add(place, const(span.low, dtype))
+        [(key, _)] = atom
+        self.leading.append((outer, tile.numbers[key]))
+        self.trailing.append((inner, tile.inside[key]))
+
+    def put_apart(
+        self,
+        name: str,
+        atom: Atom,
+        step: int,
+        parts: Sequence[tuple[Atom, _Span]],
+        loops: Loops,
+        by_id: Mapping[int, Var],
+        dtype: str,
+    ) -> None:
+        """``2*j + v → (v, j)``: what neighbours along j read is contiguous."""
+        place: Expr = const(0, dtype)
+        for (part, span), times, letter in zip(parts, (1, step), "rv", strict=True):
+            axis = data_axis(f"{name}{letter}", span.extent(loops, dtype), dtype)
+            least = span.least(loops, dtype)
+            place = add(place, _scaled(add(axis.var, least), times))
+            self.trailing.append((axis, sub(_value(part, by_id, dtype), least)))
+        self.places[atom] = place
 
 
 def _value(atom: Atom, by_id: Mapping[int, Var], dtype: str) -> Expr:
