@@ -37,8 +37,14 @@ def guarded(i):
     return te.if_then_else(inside, te.exp(x[i - 2]) * te.exp(x[i + 2]), tirx.const(0.0, "float64"))
 
 
+def beyond(i, j, c):
+    """The other side of the branch is for rows that the tensor does not have."""
+    return te.exp(te.if_then_else(j < 40, plane[j, te.max(c - j, 0)], 0.5))
+
+
 #: a stage, and the shapes of what is stored
 CASES = {
+    "a branch for places outside": (lambda: te.compute((9, 50, 50), beyond, name="y"), []),
     "two places": (lambda: vector(lambda i: te.exp(x[i]) + te.exp(x[i + 1])), [(N + 4,)]),
     "two functions": (
         lambda: vector(lambda i: te.exp(x[i]) * te.exp(x[i + 1]) + te.sin(x[i]) * te.sin(x[i + 2])),

@@ -23,6 +23,7 @@ from ....expr.nodes import (
     load,
     load_tensor,
     node_id,
+    op_name,
     operands,
     tensor_key,
 )
@@ -170,8 +171,13 @@ def _sites(op: Operation, keys: StructuralKeys) -> list[_Site]:
     facts = _facts(sources, loops, keys)
     costs = costs_of(sources)
 
+    ranges = loops_of(loop_axes(op))
+
     def site(node: Expr) -> _Site | None:
-        return _site(node, facts, loops, keys, costs[node_id(node)]) if is_float(node) else None
+        found = _site(node, facts, loops, keys, costs[node_id(node)]) if is_float(node) else None
+        if found is None or not contains([node], _branches) or is_safe([found.read], ranges):
+            return found
+        return None  # the other side of a branch is for places outside of the tensor
 
     return list(outermost(sources, costs, site).values())
 
@@ -247,6 +253,10 @@ def _site(
     key = (keys.tensor_key_of(load_tensor(read)), keys.expr(function, bound))
     places = {at[key]: number for key, number in coordinates.items()}
     return _Site(key, place, node, read, function, element, places, calls)
+
+
+def _branches(node: Expr) -> bool:
+    return op_name(node) == "if_then_else"
 
 
 def _loops_in(expr: Expr, loops: set[int]) -> set[int]:
