@@ -78,6 +78,8 @@ class _Gathered:
         if found is None:
             return None
         sources = [expand_lets(source) for source in found.sources]
+        if not contains(sources, _is_division):
+            return None
         axes = loop_axes(op)
         extents: dict[int, Extent] = {}
         for axis in axes:
@@ -85,8 +87,6 @@ class _Gathered:
             if low != 0 or dtype_of(axis.var) != "int32" or not is_size(extent, axes):
                 return None
             extents[node_id(axis.var)] = extent
-        if not contains(sources, _is_division):
-            return None
         streams, split = bool(streamed(op, found)), split_at_quotients(Kernel(op))
         # tiles over split axes need no copies, but what streams has no tiles
         if split is not None and not _gathers(split.kernel.root) and not streams:

@@ -418,3 +418,27 @@ def test_a_divisor_stays_under_conditions_of_the_sum():
         with_ordered_contractions([y]), dict(zip((a, b, count), ones, strict=True))
     )
     np.testing.assert_allclose(got, np.sign(np.arange(6.0))[:, None] + np.zeros((6, 7)))
+
+
+@pytest.mark.parametrize("divides", [False, True])
+def test_a_condition_of_no_factor_protects_reads_at_data(divides):
+    """Where it does not hold, the position is outside of the tensor."""
+    rows, columns, places = 200, 40, 150
+    x, w, c = arrays((30, columns), (rows, columns), (rows, places))
+    at = te.placeholder((places,), "int32", name="at")
+    k, j = axes(k=places, j=columns)
+
+    def body(i):
+        value = x[at[k], j] * w[i, j] / (c[i, k] if divides else 1.0)
+        return te.sum(te.if_then_else(c[i, k] > 0.0, value, 0.0), axis=[k, j])
+
+    function = ad.build([x, w, c, at], te.compute((rows,), body, name="y"), cache=False)
+    rng = np.random.default_rng(4)
+    a, b = rng.standard_normal((30, columns)), rng.standard_normal((rows, columns))
+    chosen = rng.integers(0, 2, (rows, places)) * 2.0
+    position = rng.integers(0, 30, places).astype("int32")
+    chosen[:, ::3], position[::3] = 0.0, 1 << 28
+    read = a[np.where(position < 30, position, 0)]
+    weights = chosen / 4 if divides else chosen / 2
+    want = ((weights @ read) * b).sum(axis=1)
+    np.testing.assert_allclose(function(a, b, chosen, position), want, rtol=1e-10, atol=1e-12)

@@ -152,11 +152,11 @@ def divisor_of(factor: Expr) -> Expr | None:
 def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction | None:
     """A term as a product. Conditions that no factor knows may be a factor of their own."""
     source = _with_inverses(term, reduction)
-    guards, _ = factors_of(source)
+    guards, parts = factors_of(source)
     factors: list[Operand] = []
     product = _product(op, reduction, source)
     if product is None and guards:
-        own = _with_conditions(op, reduction, source, guards)
+        own = _with_conditions(op, reduction, guards, parts)
         if own is not None:
             factors, product = [own[0]], own[1]
         else:
@@ -168,13 +168,12 @@ def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction
 
 
 def _with_conditions(
-    op: Operation, reduction: Reduction, source: Expr, guards: Sequence[Expr]
+    op: Operation, reduction: Reduction, guards: Sequence[Expr], parts: Sequence[Expr]
 ) -> tuple[Operand, Product] | None:
     """``if z[i,k] > 0 then a[j,k]*b[i,j]/z[i] else 0 → (if z[i,k] > 0 then 1/z[i] else 0),
     a[j,k]*b[i,j]``: what may be infinite stays under all conditions, and the others get those that
     one of them knows.
     """
-    _, parts = factors_of(source)
     infinite = [part for part in parts if may_be_infinite(part)]
     finite = [part for part in parts if not may_be_infinite(part)]
     if not finite:

@@ -19,7 +19,7 @@ from ..tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
 from ..tile_functions import nest_of_kernel
 from ..tiling import Tile
 from .column_panels import panel_functions
-from .operands_in_order import with_operands_in_order
+from .operands_in_order import InOrder, with_operands_in_order
 from .row_blocks import row_functions
 
 
@@ -48,18 +48,18 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     if tile is not None:
         least = min(least, estimated_cycles(nest, tile, one) * _preference(tile, symbolic, last))
     threads = threads_of(kernel, machine)
+    best = None
+    over, inside = InOrder(kernel, ()), nest
     if last not in symbolic:
         best = min(_rows(symbolic, nest, one), key=_cycles, default=None)
-        if best is not None:
-            if best.cycles >= least:
-                return None
-            return row_functions(kernel, nest, best.sizes, best.tile, one, threads)
-    over = with_operands_in_order(kernel, nest)
-    inside = None if over is None else nest_of_kernel(over.kernel, machine)
-    if over is None or inside is None:
-        return None
-    blocks = _panels(inside, one) if last in symbolic else _rows(symbolic, inside, one)
-    best = min(blocks, key=_cycles, default=None)
+    if best is None:
+        found = with_operands_in_order(kernel, nest)
+        loops = None if found is None else nest_of_kernel(found.kernel, machine)
+        if found is None or loops is None:
+            return None
+        over, inside = found, loops
+        blocks = _panels(inside, one) if last in symbolic else _rows(symbolic, inside, one)
+        best = min(blocks, key=_cycles, default=None)
     if best is None or best.cycles >= least:
         return None
     if last in symbolic:
