@@ -53,3 +53,24 @@ def test_split(name):
         np.testing.assert_allclose(got, want, rtol=1e-12)
         [part] = after.op.input_tensors
         assert list(map(int, part.shape)) == [N, G * C]
+
+
+def test_symbolic_sizes():
+    n, rows = te.var("n"), te.var("rows")
+    read = te.placeholder((n, rows, G * C), "float64", "read")
+    i, c = te.reduce_axis((0, rows), "i"), te.reduce_axis((0, C), "c")
+    before = te.compute((n, G), lambda b, g: te.sum(read[b, i, g * C + c], axis=[i, c]), "sums")
+    [after] = with_grouped_columns([before])
+    [part] = after.op.input_tensors
+    assert int(part.shape[1]) == G * C
+    values = {read: np.random.default_rng(0).standard_normal((2, 3, G * C))}
+    [want], [got] = (evaluate_graph([t], values, {n: 2, rows: 3}) for t in (before, after))
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_a_loop_that_another_bounds_is_not_split():
+    i, c = te.reduce_axis((0, ROWS), "i"), te.reduce_axis((0, C), "c")
+    axes = [i, te.reduce_axis((0, i + 1), "repeated"), c]
+    before = te.compute((N, G), lambda n, g: te.sum(x[n, i, g * C + c], axis=axes), "ragged")
+    [after] = with_grouped_columns([before])
+    assert tensor_key(after) == tensor_key(before)

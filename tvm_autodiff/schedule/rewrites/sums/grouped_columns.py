@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
 
 from ....expr.build import add, const, mul
 from ....expr.nodes import (
@@ -29,9 +28,11 @@ from ....expr.rewrite import (
     substituter,
 )
 from ....graph.graph import each_stage
+from ....graph.sizes.loop_sizes import is_size
 from ....graph.stage import (
     Operation,
     Reduction,
+    axis_range,
     data_axis,
     is_compute,
     loop_axes,
@@ -40,7 +41,7 @@ from ....graph.stage import (
     renewed,
 )
 from ...cost import MAX_COPIES, MIN_LANES
-from ...kernel import constant_extent
+from ...kernel import constant_extent, size_of
 from ...nest.access import affine_forms, streamed, stride_of
 from ...nest.decided import decided
 from ...nest.inside import unit_strides_inside
@@ -59,12 +60,14 @@ def _changed(op: Operation) -> list[Tensor] | None:
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or reduction.init or len(reduction.axes) < 2 or not len(op.axis):
         return None
-    if any(constant_extent(axis) < 1 for axis in loop_axes(op)):
+    axes = loop_axes(op)
+    if any(low != 0 or not is_size(extent, axes) for low, extent in map(axis_range, axes)):
         return None
-    if unit_strides_inside(op, op.axis[-1].var):
+    if constant_extent(op.axis[-1]) < 1 or unit_strides_inside(op, op.axis[-1].var):
         return None
-    ranges = {node_id(axis.var): (0, constant_extent(axis) - 1) for axis in loop_axes(op)}
-    variables = [axis.var for axis in loop_axes(op)]
+    known = [axis for axis in axes if constant_extent(axis) > 0]
+    ranges = {node_id(axis.var): (0, constant_extent(axis) - 1) for axis in known}
+    variables = [axis.var for axis in axes]
     [source] = decided([expand_lets(reduction.sources[0])], variables, ranges)
     for axis in reduction.axes:
         groups = _Groups(op, replace(reduction, sources=(source,)), axis)
@@ -96,7 +99,7 @@ class _Groups:
         """
         if not 1 < self.size < 2 * MIN_LANES or constant_extent(self.column) < 2 * MIN_LANES:
             return False
-        if prod(map(constant_extent, self.rest)) < MAX_COPIES:
+        if size_of([axis_range(axis)[1] for axis in self.rest]) < MAX_COPIES:
             return False
         steps = {self._steps(node) for node in streamed(self.op, self.reduction)}
         return steps == {(self.size, 1)}
