@@ -364,7 +364,7 @@ def _has_reuse(op: Operation, reduction: Reduction, windows: bool = False) -> bo
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     streams = any(
         all(depends_on_any(node, var) for var in variables)
-        and (not windows or size_of(shape_of(load_tensor(node))) >= iterations(op))
+        and (not windows or not _overlaps(node, iterations(op)))
         for node in postorder(list(reduction.sources))
         if is_load(node)
     )
@@ -372,6 +372,12 @@ def _has_reuse(op: Operation, reduction: Reduction, windows: bool = False) -> bo
         return False
     body = reduced_body(op)
     return not isinstance(body, Declined) and len(body.operands) > 1
+
+
+def _overlaps(node: Expr, points: int) -> bool:
+    """Whether reads at neighbouring points are certain to share elements; those at data are not.
+    """
+    return size_of(shape_of(load_tensor(node))) < points and not contains_load(operands(node))
 
 
 def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:
