@@ -8,7 +8,7 @@ walk is recursive, so thousands of stages in sequence are safe.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import tvm_ffi
 from tvm import te, tirx
@@ -30,6 +30,9 @@ from .stage import (
     reduction_bounds,
     reduction_of,
 )
+
+#: what is read in place of a tensor; None keeps it
+Replacement: TypeAlias = Callable[[Tensor], Tensor | None]
 
 
 def tensors_read_by(op: Operation) -> list[Tensor]:
@@ -151,7 +154,7 @@ class Graph:
         return reached
 
 
-def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> list[Tensor]:
+def retarget(op: Operation, replacement: Replacement) -> list[Tensor]:
     """The same stage reading other tensors; its own outputs if nothing it reads is replaced.
 
     Attributes that hold tensors are replaced as well.
@@ -160,14 +163,7 @@ def retarget(op: Operation, replacement: Callable[[Tensor], Tensor | None]) -> l
     if not any(replacement(tensor) is not None for tensor in reads):
         return outputs_of(op)
     if is_compute(op):
-
-        def visit(node: Expr) -> Expr | None:
-            if not is_load(node):
-                return None
-            new = replacement(load_tensor(node))
-            return None if new is None else load(new, operands(node))
-
-        visitor = Rewriter(visit)
+        visitor = reads_replaced(replacement)
         attrs = _retarget_attrs(op, replacement)
         reduction = reduction_of(op)
         if reduction is not None and contains_load(reduction_bounds(op)):
@@ -214,9 +210,7 @@ def _buffers_over(
     return [renewed.get(node_id(buffer), buffer) for buffer in buffers], body
 
 
-def _retarget_attrs(
-    op: Operation, replacement: Callable[[Tensor], Tensor | None]
-) -> dict[str, Any]:
+def _retarget_attrs(op: Operation, replacement: Replacement) -> dict[str, Any]:
     """The attributes of a stage; a list of tensors keeps only those that the stage reads."""
     read = {tensor_key(tensor) for tensor in tensors_read_by(op)}
 
@@ -232,9 +226,19 @@ def _retarget_attrs(
     return {key: renew(value) for key, value in op.attrs.items()}
 
 
-def rebuild(
-    tensors: Sequence[Tensor], replacement: Callable[[Tensor], Tensor | None]
-) -> list[Tensor]:
+def reads_replaced(replacement: Replacement) -> Rewriter:
+    """A function from expressions to the same ones that read other tensors."""
+
+    def visit(node: Expr) -> Expr | None:
+        if not is_load(node):
+            return None
+        new = replacement(load_tensor(node))
+        return None if new is None else load(new, operands(node))
+
+    return Rewriter(visit)
+
+
+def rebuild(tensors: Sequence[Tensor], replacement: Replacement) -> list[Tensor]:
     """The tensors with some of the tensors they need replaced, at any depth of the graph.
 
     The walk stops at a replaced tensor, so stages that only it needs disappear. A tensor that is
@@ -282,13 +286,32 @@ def each_stage(
     `change` gets each stage over the replaced stages that it reads, and returns its new outputs, or
     None to keep it.
     """
+
+    def over_replaced(op: Operation, replacement: Replacement) -> Sequence[Tensor]:
+        current = retarget(op, replacement)
+        return change(current[0].op) or current
+
+    return each_original_stage(tensors, over_replaced)
+
+
+def each_original_stage(
+    tensors: Sequence[Tensor], change: Callable[[Operation, Replacement], Sequence[Tensor]]
+) -> list[Tensor]:
+    """The tensors with changed stages, producers first, for changes that are planned for a whole
+    graph before the first is made.
+
+    `change` gets each stage as it was planned with, and what replaces the tensors that it reads;
+    it returns the new outputs, which must read the replaced tensors.
+    """
     replaced: dict[tuple[int, int], Tensor] = {}
+
+    def replacement(tensor: Tensor) -> Tensor | None:
+        return replaced.get(tensor_key(tensor))
+
     for op in Graph(tensors).ops:
         if is_placeholder(op):
             continue
-        current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
-        changed = change(current[0].op)
-        for old, new in zip(outputs_of(op), changed or current, strict=True):
+        for old, new in zip(outputs_of(op), change(op, replacement), strict=True):
             if tensor_key(old) != tensor_key(new):
                 replaced[tensor_key(old)] = new
     return [replaced.get(tensor_key(tensor), tensor) for tensor in tensors]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...expr.build import zero_like
 from ...expr.nodes import Tensor, binary, load, op_name, tensor_key
 from ...expr.printing.reducer_signs import sign_of
-from ...graph.graph import Graph, rebuild
+from ...graph.graph import Graph, Replacement, each_original_stage, retarget
 from ...graph.stage import (
     Combiner,
     Operation,
@@ -50,10 +50,19 @@ def with_fused_argmax(outputs: Sequence[Tensor]) -> list[Tensor]:
                 pairs.setdefault(keys.stage(alone), op.output(0))
         elif _is_extreme(found) and tensor_key(op.output(0)) not in wanted:
             plain.append((keys.stage(_from_zero(op, found)), op))
-    table = {
-        tensor_key(op.output(0)): _read_from(op, pairs[key]) for key, op in plain if key in pairs
-    }
-    return rebuild(outputs, lambda tensor: table.get(tensor_key(tensor))) if table else [*outputs]
+    readers = {hash(op): pairs[key] for key, op in plain if key in pairs}
+    if not readers:
+        return [*outputs]
+    made: dict[int, list[Tensor]] = {}
+
+    def change(op: Operation, replacement: Replacement) -> list[Tensor]:
+        pair = readers.get(hash(op))
+        source = op if pair is None else pair.op  # it reads what the maximum reads
+        if hash(source) not in made:
+            made[hash(source)] = retarget(source, replacement)
+        return made[hash(source)] if pair is None else [_read_from(op, made[hash(source)][0])]
+
+    return each_original_stage(outputs, change)
 
 
 def _is_extreme(found: Reduction) -> bool:

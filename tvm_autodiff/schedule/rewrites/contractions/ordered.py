@@ -11,13 +11,13 @@ or read outside of its tensor, so that the product gets the condition that the s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ....expr.build import sum_of
-from ....expr.nodes import Tensor, is_load, load, load_tensor, node_id, operands
-from ....graph.graph import Graph, each_stage
+from ....expr.nodes import Expr, Tensor, is_load, load, load_tensor, node_id, operands
+from ....graph.graph import Graph, Replacement, each_original_stage, reads_replaced, retarget
 from ....graph.stage import Operation, axis_range, axis_vars, data_axis, is_placeholder, make_stage
 from ...cost import MARGIN, STORE
 from ...kernel import size_of
@@ -45,11 +45,14 @@ def with_ordered_contractions(outputs: Sequence[Tensor]) -> list[Tensor]:
     plans = iter(_plans(stages))
     results = Results()
 
-    def change(op: Operation) -> list[Tensor] | None:
+    def change(op: Operation, replacement: Replacement) -> list[Tensor]:
         plan = next(plans)
-        return None if plan is None else _result(op, plan, results)
+        if plan is None:
+            return retarget(op, replacement)
+        read = reads_replaced(replacement)
+        return _result(op, [part.reading(read) for part in plan], results)
 
-    return each_stage(outputs, change)
+    return each_original_stage(outputs, change)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,10 @@ class _Plan:
     term: Contraction
     eliminations: Sequence[Elimination]
     first: Shared | None
+
+    def reading(self, read: Callable[[Expr], Expr]) -> _Plan:
+        """The plan over other tensors."""
+        return replace(self, term=self.term.reading(read))
 
 
 def _plans(stages: Sequence[Operation]) -> list[list[_Plan] | None]:

@@ -72,6 +72,14 @@ class Contraction:
         numbers = {node_id(axis.var): number for number, axis in enumerate(self.axes)}
         return [frozenset(numbers[key] for key in one.variables()) for one in self.factors]
 
+    def reading(self, read: Callable[[Expr], Expr]) -> Contraction:
+        """The same product with its reads replaced."""
+        factors = tuple(
+            replace(one, expr=read(one.expr), guards=[read(guard) for guard in one.guards])
+            for one in self.factors
+        )
+        return replace(self, factors=factors, scale=tuple(map(read, self.scale)))
+
     def points(self) -> int:
         """The points of all loops."""
         return points(self.kept | self.summed, self.extents())

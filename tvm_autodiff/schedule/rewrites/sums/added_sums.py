@@ -26,10 +26,10 @@ from ....expr.nodes import (
     tensor_key,
 )
 from ....expr.rewrite import postorder, replace_outermost, rewrite
-from ....graph.graph import Graph
+from ....graph.graph import Graph, Replacement, each_original_stage, rebuild, retarget
 from ....graph.stage import Operation, bodies, is_compute, make_stage, reduction_of, reduction_stage
 from ...nest.reductions.products import is_sum
-from .shared.common_functions import aligned, replaced
+from .shared.common_functions import aligned
 
 
 def with_added_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -37,12 +37,17 @@ def with_added_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     axes in common: others are computed before the loops, as operands of products are.
     """
     current = list(outputs)
-    while table := _joins(current):
-        current = replaced(current, table)
+    while joins := _joins(current):
+
+        def change(op: Operation, replacement: Replacement) -> list[Tensor]:
+            joined = joins.get(hash(op))
+            return retarget(op, replacement) if joined is None else rebuild([joined], replacement)
+
+        current = each_original_stage(current, change)
     return current
 
 
-def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
+def _joins(outputs: Sequence[Tensor]) -> dict[int, Tensor]:
     """Stages with two of their summands merged, by the stages that they replace."""
     graph = Graph(outputs)
     wanted = {tensor_key(tensor) for tensor in outputs}
@@ -51,7 +56,7 @@ def _joins(outputs: Sequence[Tensor]) -> dict[tuple[int, int], Tensor]:
         if is_compute(op) and op.num_outputs == 1 and reduction_of(op) is None:
             joined = _joined(op, graph, wanted)
             if joined is not None:
-                found[tensor_key(op.output(0))] = joined
+                found[hash(op)] = joined
     return found
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import permutations
 
 from .....expr.costly import is_expensive
-from .....expr.nodes import Axis, Expr, Tensor, is_float, node_id, op_name, tensor_key
+from .....expr.nodes import Axis, Expr, is_float, node_id, op_name
 from .....expr.rewrite import depends_on, expand_lets, postorder, substituter
 from .....expr.structural import StructuralKeys
-from .....graph.graph import rebuild
 from .....graph.stage import Operation, Reduction, axis_range, reduction_of
 from ....cost import LATENCY, MAX_NODES, MAX_SEARCHED
 from ....nest.access import streamed
 from ....nest.inside import unit_strides_inside
-
-
-def replaced(outputs: Sequence[Tensor], table: Mapping[tuple[int, int], Tensor]) -> list[Tensor]:
-    """The outputs with other tensors for those whose keys the table has."""
-    return rebuild(outputs, lambda tensor: table.get(tensor_key(tensor)))
 
 
 def aligned(op: Operation, like: Operation) -> list[Expr] | None:

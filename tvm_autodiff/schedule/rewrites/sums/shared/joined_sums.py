@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .....expr.nodes import Expr, Tensor, dtype_of, is_float, tensor_key
+from .....expr.nodes import Expr, Tensor, dtype_of, is_float
 from .....expr.rewrite import expand_lets
 from .....expr.sharing.lets import bind_shared
-from .....graph.graph import Graph
+from .....graph.graph import Graph, replace_tensors
 from .....graph.stage import (
     Combiner,
     Operation,
@@ -25,9 +25,7 @@ from .....graph.stage import (
 from ....cost import CALL, LATENCY, LAUNCH_CYCLES
 from ....kernel import iterations
 from ....nest.reductions.products import is_sum
-from .common_functions import aligned, expensive_everywhere, replaced, runs_in_rows
-
-Key = tuple[int, int]
+from .common_functions import aligned, expensive_everywhere, runs_in_rows
 
 
 def with_joined_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -35,13 +33,13 @@ def with_joined_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     have an expensive function of all axes in common. Sums along rows are left to chains of rows.
     """
     current = list(outputs)
-    while table := _join(current):
-        current = replaced(current, table)
+    while pairs := _join(current):
+        current = replace_tensors(current, pairs)
     return current
 
 
-def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
-    """The results of one pass, by the sums that they replace; empty if no two are joined."""
+def _join(outputs: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+    """Some sums, and the results of one pass that replace them; empty if no two are joined."""
     graph = Graph(outputs)
     found = [(op, reduction) for op in graph.ops if (reduction := _candidate(op)) is not None]
     for number, (first, reduction) in enumerate(found):
@@ -57,10 +55,8 @@ def _join(outputs: Sequence[Tensor]) -> dict[Key, Tensor]:
                 sources += moved
         if len(group) > 1:
             results = _together(first, reduction, sources)
-            return {
-                tensor_key(op.output(0)): result for op, result in zip(group, results, strict=True)
-            }
-    return {}
+            return list(zip([op.output(0) for op in group], results, strict=True))
+    return []
 
 
 def _candidate(op: Operation) -> Reduction | None:

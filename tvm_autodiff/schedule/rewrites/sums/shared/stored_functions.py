@@ -13,7 +13,7 @@ from itertools import permutations
 
 from .....expr.costly import is_expensive
 from .....expr.dtypes import itemsize
-from .....expr.nodes import Axis, Expr, Tensor, dtype_of, is_float, load, node_id, tensor_key
+from .....expr.nodes import Axis, Expr, Tensor, dtype_of, is_float, load, node_id
 from .....expr.rewrite import (
     contains,
     depends_on,
@@ -24,7 +24,7 @@ from .....expr.rewrite import (
 )
 from .....expr.sharing.lets import bind_shared
 from .....expr.structural import StructuralKeys
-from .....graph.graph import Graph, retarget
+from .....graph.graph import Graph, Replacement, each_original_stage, retarget
 from .....graph.sizes.equal_sizes import is_same
 from .....graph.sizes.loop_sizes import is_size
 from .....graph.stage import (
@@ -32,10 +32,8 @@ from .....graph.stage import (
     axis_range,
     data_axis,
     is_compute,
-    is_placeholder,
     loop_axes,
     make_stage,
-    outputs_of,
     reduction_of,
     reduction_stage,
 )
@@ -55,17 +53,12 @@ def with_stored_functions(outputs: Sequence[Tensor], machine: Machine) -> list[T
     uses = _uses(graph, machine)
     if not uses:
         return list(outputs)
-    replaced: dict[tuple[int, int], Tensor] = {}
-    for op in graph.ops:
-        if is_placeholder(op):
-            continue
-        current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))
-        if hash(op) in uses:
-            current = _reading(current[0].op, uses[hash(op)])
-        for old, new in zip(outputs_of(op), current, strict=True):
-            if tensor_key(old) != tensor_key(new):
-                replaced[tensor_key(old)] = new
-    return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
+
+    def change(op: Operation, replacement: Replacement) -> list[Tensor]:
+        current = retarget(op, replacement)
+        return _reading(current[0].op, uses[hash(op)]) if hash(op) in uses else current
+
+    return each_original_stage(outputs, change)
 
 
 @dataclass

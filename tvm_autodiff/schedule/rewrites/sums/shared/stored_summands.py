@@ -9,7 +9,7 @@ leave no registers, and large bodies are no single loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .....expr.costly import is_slow
 from .....expr.dtypes import itemsize
@@ -22,12 +22,11 @@ from .....expr.nodes import (
     node_id,
     op_name,
     operands,
-    tensor_key,
 )
 from .....expr.rewrite import expand_lets, postorder, substituter
 from .....expr.sharing.lets import bind_shared
 from .....expr.structural import StructuralKeys
-from .....graph.graph import Graph
+from .....graph.graph import Graph, Replacement, each_original_stage, retarget
 from .....graph.sizes.loop_sizes import is_size
 from .....graph.stage import (
     Operation,
@@ -44,9 +43,6 @@ from ....cost import DIVISION, LATENCY, LAUNCH_CYCLES, STORE
 from ....kernel import iterations, size_of
 from ....machine import Machine
 from ....nest.reductions.products import is_sum
-from .common_functions import replaced
-
-Key = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -62,11 +58,13 @@ def with_stored_summands(outputs: Sequence[Tensor], machine: Machine) -> list[Te
     """``s = Σ_i f(g(i)), t = Σ_i h(g(i)), … → (u, v, …)[i] = (f(g(i)), h(g(i)), …), s = Σ_i u[i], t
     = Σ_i v[i], …`` where g is most of the work.
     """
-    table: dict[Key, Tensor] = {}
-    for group in _groups(Graph(outputs), machine):
-        for one in group:
-            table[tensor_key(one.op.output(0))] = _of_stored(one)
-    return replaced(outputs, table) if table else list(outputs)
+    stored = {hash(one.op) for group in _groups(Graph(outputs), machine) for one in group}
+
+    def change(op: Operation, replacement: Replacement) -> list[Tensor]:
+        current = retarget(op, replacement)
+        return _of_stored(current[0].op) if hash(op) in stored else current
+
+    return each_original_stage(outputs, change) if stored else list(outputs)
 
 
 def _groups(graph: Graph, machine: Machine) -> list[list[_Sum]]:
@@ -133,19 +131,14 @@ def _pays(group: Sequence[_Sum], machine: Machine) -> bool:
     return saved > 0 and size <= machine.last_cache_bytes
 
 
-def _of_stored(one: _Sum) -> Tensor:
+def _of_stored(op: Operation) -> list[Tensor]:
     """The sum of stored summands."""
-    own = loop_axes(one.op)
+    reduction = reduction_of(op)
+    assert reduction is not None
+    own = loop_axes(op)
     axes = [data_axis(a.var.name, axis_range(a)[1], dtype_of(a.var)) for a in own]
     move = substituter({old.var: new.var for old, new in zip(own, axes, strict=True)})
-    source = bind_shared(move(expand_lets(one.reduction.sources[0])))
-    [stored] = make_stage(f"{one.op.name}_summands", axes, [source])
+    source = bind_shared(move(expand_lets(reduction.sources[0])))
+    [stored] = make_stage(f"{op.name}_summands", axes, [source])
     read: Expr = load(stored, [axis.var for axis in own])
-    [made] = reduction_stage(
-        one.op.name,
-        list(one.op.axis),
-        Reduction(
-            one.reduction.combiner, (read,), one.reduction.axes, one.reduction.condition, ()
-        ),
-    )
-    return made
+    return reduction_stage(op.name, list(op.axis), replace(reduction, sources=(read,)))
