@@ -252,7 +252,7 @@ def _checked(member: RowKernel) -> RowKernel | None:
         return None  # apart, it copies nothing: its result is what it reads
     inner = inner_axes(member)
     # a tile has borders of its own; what a window computes of functions is shared in a row
-    windows = member.across or _is_long_window(op)
+    windows = member.across or (_is_long_window(op) and (bool(inner) or not _gathers(op)))
     windows = windows or (bool(inner) and _is_cheap_window(op, inner[-1].var))
     if reduction is not None and _has_reuse(op, reduction, windows):
         return None
@@ -314,6 +314,11 @@ def _is_long_window(op: Operation) -> bool:
     return min(sizes) >= SHORT_LOOP and not any(map(is_expensive, postorder(sources_of(op))))
 
 
+def _gathers(op: Operation) -> bool:
+    """Whether a stage reads at data, where no neighbour is certain to read the same."""
+    return any(is_load(n) and contains_load(operands(n)) for n in postorder(sources_of(op)))
+
+
 def _changes_within(op: Operation, member: RowKernel) -> bool:
     """Whether a range that a stage reduces over depends on more than the rows."""
     rows = {node_id(var) for var in member.row_vars(op)}
@@ -364,7 +369,7 @@ def _has_reuse(op: Operation, reduction: Reduction, windows: bool = False) -> bo
     variables = [axis.var for axis in (*op.axis, *reduction.axes)]
     streams = any(
         all(depends_on_any(node, var) for var in variables)
-        and (not windows or not _overlaps(node, iterations(op)))
+        and (not windows or size_of(shape_of(load_tensor(node))) >= iterations(op))
         for node in postorder(list(reduction.sources))
         if is_load(node)
     )
@@ -372,12 +377,6 @@ def _has_reuse(op: Operation, reduction: Reduction, windows: bool = False) -> bo
         return False
     body = reduced_body(op)
     return not isinstance(body, Declined) and len(body.operands) > 1
-
-
-def _overlaps(node: Expr, points: int) -> bool:
-    """Whether reads at neighbouring points are certain to share elements; those at data are not.
-    """
-    return size_of(shape_of(load_tensor(node))) < points and not contains_load(operands(node))
 
 
 def contiguous_run(op: Operation, axes: Sequence[Axis]) -> int:
