@@ -63,6 +63,14 @@ CASES = {
     "updates without leading rows": lambda: te.compute(
         (7,), lambda n: te.sum(X[ROW, J[n]] * W[n, 1], axis=ROW), name="T"
     ),
+    "rows at quotients": lambda: te.compute(
+        (14, 3), lambda n, j: X[I[n // 2], j] * W[n % 7, j] * te.exp(W[n // 2, n % 2]), name="T"
+    ),
+    "rows at quotients behind a condition": lambda: te.compute(
+        (21, 3),
+        lambda n, j: te.if_then_else(n % 3 + j > 1, X[4 - I[n // 3], j], 0.0),
+        name="T",
+    ),
     "take, clip": lambda: topi.take(X, I, 0, mode="clip"),
     "take, wrap": lambda: topi.take(X, I, 0, mode="wrap"),
     "gather": lambda: topi.gather(X, 0, topi.reshape(topi.take(I, J, mode="clip"), (7, 1))),
@@ -234,3 +242,21 @@ def test_positions_are_read_only_where_all_loops_run(axis):
 
 def evaluate_shape(tensor, n, size):
     return tuple(size + (0 if dim is n or dim.same_as(n) else 1) for dim in tensor.shape)
+
+
+@pytest.mark.parametrize("groups", [7, te.var("g")])
+def test_updates_of_one_place_are_summed_first(groups):
+    rows = te.placeholder((groups,), "int32", name="rows")
+    w = te.placeholder((groups * 4, 3), D, name="w")
+    out = te.compute((groups * 4, 3), lambda n, j: X[rows[n // 4], j] * w[n, j], name="T")
+    head = te.placeholder(out.shape, D, name="head")
+    [gradient] = differentiate(out, [X], head)
+    [updates] = [op for op in topological([gradient]) if op.name == "dX_scatter_updates"]
+    [inside] = updates.reduce_axis
+    assert int(inside.dom.extent) == 4
+    rng = np.random.default_rng(0)
+    values = {rows: ROWS, w: rng.normal(size=(28, 3)), head: rng.normal(size=(28, 3))}
+    [got] = evaluate_graph([gradient], values, {} if groups == 7 else {groups: 7})
+    want = np.zeros((5, 3))
+    np.add.at(want, np.repeat(ROWS, 4), values[w] * values[head])
+    np.testing.assert_allclose(got, want, rtol=1e-12)

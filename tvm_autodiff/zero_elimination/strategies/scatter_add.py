@@ -65,6 +65,7 @@ from ..sums.iterations import (
     sample_size,
 )
 from ..sums.points import box_of, narrowed
+from ..sums.split_updates import with_split_axes
 from ..sums.sum import Sum, Updates
 from ..sums.windows import is_jagged
 
@@ -100,7 +101,7 @@ def scatter_points(whole: Sum) -> Sum | None:
 
 
 def _scattered(whole: Sum) -> Sum | None:
-    target, found = whole.target, whole.definition.updates(whole.target)
+    target, found = whole.target, with_split_axes(whole.definition.updates(whole.target))
     if len(found.place) != len(target.axes) or any(map(is_jagged, found.axes)):
         return None
     points = _points(found)
