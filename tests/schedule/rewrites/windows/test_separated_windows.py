@@ -114,6 +114,23 @@ CASES = {
         ),
         [[7], [7], [7]],
     ),
+    "two axes along each dimension": (
+        lambda: window(
+            lambda i, k, a, p, b, q: u[a * 2 + p] * x[i + a * 2 + p, k + b * 2 + q] * both[b, q],
+            (H - 5, W - 5),
+            extents=(3, 2, 3, 2),
+        ),
+        [[3, 2], [3, 2]],
+    ),
+    "a maximum over one axis along a dimension, and two along the other": (
+        lambda: window(
+            lambda i, a, k, p, b, q: x[i + a + p * 2, k + b * 2 + q],
+            (H - 5, 2, W - 6),
+            te.max,
+            extents=(3, 3, 2),
+        ),
+        [[3, 2], [3]],
+    ),
     "few points": (lambda: window(lambda i, k, a, b: x[i + a, k + b], (2, 2)), [[K, K]]),
     "small": (
         lambda: window(lambda i, k, a, b: x[i + a, k + b], (H - 2, W - 2), extents=(3, 3)),

@@ -107,7 +107,7 @@ def _separated(op: Operation) -> list[Tensor] | None:
     points = prod(int(extent) for _, extent in ranges)
     if kind is None or points < STORE or iterations(op) < LAUNCH_CYCLES:
         return None
-    found = [_split(op, reduction, kind, axis) for axis in reduction.axes]
+    found = [_split(op, reduction, kind, axes) for axes in _first(reduction)]
     splits = [split for split in found if split is not None]
     if not splits:
         return None
@@ -126,49 +126,66 @@ def _kind(reduction: Reduction) -> str | None:
     return "selection" if takes_first_best(reduction.combiner) else None
 
 
-def _split(op: Operation, reduction: Reduction, kind: str, axis: Axis) -> _Split | None:
-    """The reduction over one of the axes first, if the others move other places of what it reads.
-    """
-    rest = [other for other in reduction.axes if other is not axis]
-    others = [other.var for other in rest]
+def _first(reduction: Reduction) -> list[tuple[Axis, ...]]:
+    """What may be reduced first: each axis, and axes that move the same places, ``x[8*a + p]``."""
+    single = [(axis,) for axis in reduction.axes]
+    together = list(single)
+    reads = [node for node in postorder(list(reduction.sources)) if is_load(node)]
+    for index in (index for read in reads for index in operands(read)):
+        met = [axes for axes in together if depends_on(index, _variables(axes))]
+        if len(met) > 1:
+            together = [axes for axes in together if all(axes is not one for one in met)]
+            together.append(tuple(axis for axes in met for axis in axes))
+    return [*single, *(axes for axes in together if 1 < len(axes) < len(reduction.axes))]
+
+
+def _variables(axes: Sequence[Axis]) -> list[Var]:
+    return [axis.var for axis in axes]
+
+
+def _split(op: Operation, reduction: Reduction, kind: str, first: Sequence[Axis]) -> _Split | None:
+    """The reduction over some axes first, if the others move other places of what it reads."""
+    own_vars = _variables(first)
+    rest = [other for other in reduction.axes if all(other is not axis for axis in first)]
+    others = _variables(rest)
     known = {one.var: axis_range(one) for one in (*op.axis, *reduction.axes)}
     intervals = Intervals(range_intervals(known))
-    pairs = [_added(source, axis) for source in reduction.sources[1:]]
+    pairs = [_added(source, own_vars) for source in reduction.sources[1:]]
     if any(depends_on(own, others) for own, _ in pairs):
         return None
     if any(intervals.of(part)[0] < 0 for pair in pairs for part in pair):
         return None  # before the place of an identity, -1
     neutral = reduction.combiner.identity[0]
     factors = _factors(reduction.sources[0], kind, neutral)
-    own = [factor for factor, _ in factors if depends_on(factor, [axis.var])]
-    left = [factor for factor, _ in factors if not depends_on(factor, [axis.var])]
+    own = [factor for factor, _ in factors if depends_on(factor, own_vars)]
+    left = [factor for factor, _ in factors if not depends_on(factor, own_vars)]
     conditions = list({node_id(c): c for _, cs in factors for c in cs}.values())
-    inside = [c for c in conditions if depends_on(c, [axis.var])]
-    outside = [c for c in conditions if not depends_on(c, [axis.var])]
+    inside = [c for c in conditions if depends_on(c, own_vars)]
+    outside = [c for c in conditions if not depends_on(c, own_vars)]
     if not own or any(depends_on(c, others) or contains_load(c) for c in inside):
         return None
-    under = [f for f, cs in factors if any(depends_on(c, [axis.var]) for c in cs)]
-    if any(may_be_infinite(factor) for factor in under if not depends_on(factor, [axis.var])):
+    under = [f for f, cs in factors if any(depends_on(c, own_vars) for c in cs)]
+    if any(may_be_infinite(factor) for factor in under if not depends_on(factor, own_vars)):
         return None  # where nothing is summed, it would be multiplied by zero
-    moved = _Moved(axis, others, intervals)
+    moved = _Moved(own_vars, others, intervals)
     fixed = [moved.over_places(factor) for factor in own]
     if None in fixed or not moved.places:
         return None
     within = [factor for factor in fixed if factor is not None]
     spatial = [one for one in op.axis if depends_on([*within, *inside], [one.var])]
     places = {node_id(one.var): (renew_axis(one), one.var) for one in spatial}
-    again = renew_axis(axis)
-    rename = substituter(
-        {axis.var: again.var, **{old: new.var for new, old in places.values()}}
-    )
+    again = [renew_axis(axis) for axis in first]
+    renamed_axes = dict(zip(own_vars, _variables(again), strict=True))
+    rename = substituter({**renamed_axes, **{old: new.var for new, old in places.values()}})
     places |= {node_id(one.var): (one, index) for one, index in moved.places}
     found = [places[key] for key in _in_memory(within, places)]
     axes = [one for one, _ in found]
     renamed, needed = list(map(rename, within)), list(map(rename, inside))
-    needed += range_conditions(renamed, loops_of([*axes, again]))
+    needed += range_conditions(renamed, loops_of([*axes, *again]))
     source = _under(needed, _product(renamed), neutral)
-    inner = replace(reduction, axes=(again,), sources=(source, *(rename(own) for own, _ in pairs)))
-    part = reduction_stage(f"{op.name}_{axis.var.name}", axes, inner)
+    shown = [rename(own) for own, _ in pairs]
+    inner = replace(reduction, axes=tuple(again), sources=(source, *shown))
+    part = reduction_stage(f"{op.name}_{own_vars[0].name}", axes, inner)
     value, *shows = [load(tensor, [index for _, index in found]) for tensor in part]
     value = _under(outside, _product([*left, value]), neutral)
     shows = [add(one, other) for one, (_, other) in zip(shows, pairs, strict=True)]
@@ -177,11 +194,11 @@ def _split(op: Operation, reduction: Reduction, kind: str, axis: Axis) -> _Split
     return _Split(last, _steps(axes, inner) + stored + _steps(op.axis, last))
 
 
-def _added(place: Expr, axis: Axis) -> tuple[Expr, Expr]:
-    """``3*a + b + 1 → 3*a, b + 1``: what an axis adds to a place, and what others do."""
+def _added(place: Expr, variables: Sequence[Var]) -> tuple[Expr, Expr]:
+    """``3*a + b + 1 → 3*a, b + 1``: what variables add to a place, and what others do."""
     terms, constant = linear_terms(expand_lets(place))
-    own = [mul(node, like(node, k)) for node, k in terms if depends_on(node, [axis.var])]
-    rest = [mul(node, like(node, k)) for node, k in terms if not depends_on(node, [axis.var])]
+    own = [mul(node, like(node, k)) for node, k in terms if depends_on(node, variables)]
+    rest = [mul(node, like(node, k)) for node, k in terms if not depends_on(node, variables)]
     return sum_of([zero_like(place), *own]), sum_of([like(place, constant), *rest])
 
 
@@ -262,13 +279,13 @@ def _product(factors: Sequence[Expr]) -> Expr:
 
 
 class _Moved:
-    """What one axis reduces, with new axes in the place of indices that others move.
+    """What is reduced over some variables, with new axes in the place of indices that others move.
 
     `places` are the new axes with the indices that they stand for, which begin at the least one.
     """
 
-    def __init__(self, axis: Axis, others: Sequence[Var], intervals: Intervals) -> None:
-        self._axis, self._others, self._intervals = axis, others, intervals
+    def __init__(self, own: Sequence[Var], others: Sequence[Var], intervals: Intervals) -> None:
+        self._own, self._others, self._intervals = own, others, intervals
         self._keys = StructuralKeys()
         self._found: dict[int, Expr] = {}
         self.places: list[tuple[Axis, Expr]] = []
@@ -285,7 +302,7 @@ class _Moved:
             for index, extent in zip(operands(read), shape_of(load_tensor(read)), strict=True):
                 place = index
                 if depends_on(index, self._others):
-                    if depends_on(index, [self._axis.var]) or contains_load(index):
+                    if depends_on(index, self._own) or contains_load(index):
                         return None
                     place = self._place(index, extent)
                     if place is None:
