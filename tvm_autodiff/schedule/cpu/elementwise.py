@@ -48,6 +48,7 @@ from ..nest.access import stride_of, strides_along
 from ..nest.in_range import loops_of
 from ..nest.nest import Nest, nest_of, vectorised
 from ..primitives import extent_of, schedule_of, scheduled
+from ..rewrites.conditions.guards import selected_within
 from .loops.elements import without_branches
 from .loops.nest_function import nest_function
 from .loops.parallel import share_out, threads_of, threads_over
@@ -57,7 +58,7 @@ from .loops.vector_body import VECTOR_OPS
 def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
-    if _chooses_parameters(op) or _is_short_and_expensive(op, machine) or _calls_branches(op):
+    if _chooses_by_data(op) or _is_short_and_expensive(op, machine) or _calls_branches(op):
         made = _in_vectors(kernel, machine)
         if not isinstance(made, Declined):
             return [made]
@@ -71,11 +72,13 @@ def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decli
     return [replace(made, func=with_ended_loops(made.func))]
 
 
-def _chooses_parameters(op: Operation) -> bool:
-    """Whether data choose between what reads an element that the last loop does not change.
+def _chooses_by_data(op: Operation) -> bool:
+    """Whether data choose between what reads an element that the last loop does not change, or
+    calls an expensive function.
 
     LLVM has no vectors of ``if x[i, j] > 0 then x[i, j] else s[i]*x[i, j]``: it would read ``s[i]``
-    for single lanes only.
+    for single lanes only. Of ``if m[j] > 0 then exp(x[j]) else 0`` it has none where it does not
+    know that ``x[j]`` may be read for all lanes.
     """
     if not len(op.axis):
         return False
@@ -84,9 +87,10 @@ def _chooses_parameters(op: Operation) -> bool:
         if op_name(node) not in ("if_then_else", "select"):
             continue
         condition, *sides = operands(node)
-        reads = [part for part in postorder(sides) if is_load(part)]
-        fixed = any(not depends_on(read, last) for read in reads)
-        if fixed and contains_load(condition) and depends_on(condition, last):
+        parts = postorder(sides)
+        fixed = any(is_load(part) and not depends_on(part, last) for part in parts)
+        chosen = fixed or any(map(is_expensive, parts))
+        if chosen and contains_load(condition) and depends_on(condition, last):
             return True
     return False
 
@@ -112,7 +116,10 @@ def _calls_branches(op: Operation) -> bool:
 def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     """Loops that read all operands of choices first, in vectors along the last axis."""
     axes = kernel.root.axis
-    values = without_branches([expand_lets(body) for body in bodies(kernel.root)], loops_of(axes))
+    written, loops = [expand_lets(body) for body in bodies(kernel.root)], loops_of(axes)
+    # a function takes longer than to gather its operands for all lanes
+    costly = contains(written, is_expensive)
+    values = selected_within(written, loops) if costly else without_branches(written, loops)
     if holds_mark(values) or contains(values, lambda node: op_name(node) == "if_then_else"):
         return Declined("its branches protect what they read")
     last = len(axes) - 1
@@ -120,7 +127,6 @@ def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     wide = vectorised(nest, last, min(map(machine.lanes, map(dtype_of, kernel.outputs))))
     literal = isinstance(axis_range(axes[last])[1], int)
     nests = [wide] if literal else [nest, wide]  # a call may have fewer elements than a vector
-    costly = contains(values, is_expensive)
     return nest_function(nests, kernel.outputs, threads, strict=literal, costly=costly)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from ...expr.costly import SLOW
 from ...expr.nodes import Expr, Tensor, is_load, load_tensor, node_id, op_name, operands, tensor_key
-from ...expr.rewrite import expand_lets, map_loads, postorder, substituter, tree_size
+from ...expr.rewrite import contains_load, expand_lets, map_loads, postorder, substituter, tree_size
 from ...graph.graph import Graph, retarget
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
@@ -184,10 +184,11 @@ def worth_inlining(original: Operation, current: Operation, readers: Sequence[Op
     names = {op_name(node) for node in postorder(body)}
     if "load" not in names and size <= 3:
         return True  # a constant
-    if op_name(body) == "load" and not names & {"floordiv", "floormod", "truncdiv", "truncmod"}:
-        return True  # only another way to index
     if reads <= elements:
         return True
+    divides = bool(names & {"floordiv", "floormod", "truncdiv", "truncmod"})
+    if op_name(body) == "load" and not divides and not contains_load(operands(body)):
+        return True  # only another way to index
     if names & SLOW or size > 2 * CALL:
         return False
     return not reduces and reads <= 2 * elements
