@@ -25,6 +25,7 @@ from .prefix_lookups import with_prefix_lookups
 from .prefixes import with_prefixes_in_order
 from .reciprocals import with_reciprocals
 from .sums.added_sums import with_added_sums
+from .sums.added_updates import with_added_updates
 from .sums.axis_order import with_axes_in_order
 from .sums.divided_factors import with_divided_factors
 from .sums.factored_sums import with_factored_sums
@@ -102,6 +103,7 @@ INTO_KERNELS = (
     Rewrite(with_ordered_dimensions),
     Rewrite(with_fused_argmax),
     Rewrite(with_added_sums),
+    Rewrite(with_added_updates, exact=False),
     Rewrite(with_scanned_sums, exact=False),
     Rewrite(with_factored_sums, exact=False),  # of sums that are added, factors are in common
     Rewrite(with_window_sums),
