@@ -131,6 +131,22 @@ CASES = {
         ),
         [[3, 2], [3]],
     ),
+    "by the weights of one axis": (
+        lambda: window(
+            lambda i, a, n, k, b: deep[n, i, k + b, 0] * x[i + a, k + b] * both[k % 3, b],
+            (12, 8),
+            extents=(2, 11, K),
+        ),
+        [[2, 11, K]],
+    ),
+    "what two axes of the result move": (
+        lambda: window(
+            lambda i, a, n, k, b: deep[n, i, k, 0] * deep[n, i + a, k + b, 1] * both[k % 3, b],
+            (12, 7),
+            extents=(2, 11, K),
+        ),
+        [[K], [2, 11]],
+    ),
     "few points": (lambda: window(lambda i, k, a, b: x[i + a, k + b], (2, 2)), [[K, K]]),
     "small": (
         lambda: window(lambda i, k, a, b: x[i + a, k + b], (H - 2, W - 2), extents=(3, 3)),

@@ -107,7 +107,11 @@ def _separated(op: Operation) -> list[Tensor] | None:
     points = prod(int(extent) for _, extent in ranges)
     if kind is None or points < STORE or iterations(op) < LAUNCH_CYCLES:
         return None
-    found = [_split(op, reduction, kind, axes) for axes in _first(reduction)]
+    found = [
+        _split(op, reduction, kind, axes, together)
+        for axes in _first(reduction)
+        for together in (False, True)
+    ]
     splits = [split for split in found if split is not None]
     if not splits:
         return None
@@ -143,15 +147,19 @@ def _variables(axes: Sequence[Axis]) -> list[Var]:
     return [axis.var for axis in axes]
 
 
-def _split(op: Operation, reduction: Reduction, kind: str, first: Sequence[Axis]) -> _Split | None:
-    """The reduction over some axes first, if the others move other places of what it reads."""
+def _split(
+    op: Operation, reduction: Reduction, kind: str, first: Sequence[Axis], together: bool
+) -> _Split | None:
+    """The reduction over some axes first, if the others move other places of what it reads; with
+    `together`, also places that several axes of the result move.
+    """
     own_vars = _variables(first)
     rest = [other for other in reduction.axes if all(other is not axis for axis in first)]
-    others = _variables(rest)
+    every = _variables(rest)
     known = {one.var: axis_range(one) for one in (*op.axis, *reduction.axes)}
     intervals = Intervals(range_intervals(known))
     pairs = [_added(source, own_vars) for source in reduction.sources[1:]]
-    if any(depends_on(own, others) for own, _ in pairs):
+    if any(depends_on(own, every) for own, _ in pairs):
         return None
     if any(intervals.of(part)[0] < 0 for pair in pairs for part in pair):
         return None  # before the place of an identity, -1
@@ -160,20 +168,26 @@ def _split(op: Operation, reduction: Reduction, kind: str, first: Sequence[Axis]
     own = [factor for factor, _ in factors if depends_on(factor, own_vars)]
     left = [factor for factor, _ in factors if not depends_on(factor, own_vars)]
     conditions = list({node_id(c): c for _, cs in factors for c in cs}.values())
+    kept = [axis for axis in rest if _beside(own, own_vars, axis.var)]
+    others = [axis.var for axis in rest if all(axis is not one for one in kept)]
     inside = [c for c in conditions if depends_on(c, own_vars)]
     outside = [c for c in conditions if not depends_on(c, own_vars)]
     if not own or any(depends_on(c, others) or contains_load(c) for c in inside):
         return None
+    if any(axis_range(axis)[0] != 0 for axis in kept):
+        return None
     under = [f for f, cs in factors if any(depends_on(c, own_vars) for c in cs)]
     if any(may_be_infinite(factor) for factor in under if not depends_on(factor, own_vars)):
         return None  # where nothing is summed, it would be multiplied by zero
-    moved = _Moved(own_vars, others, intervals)
+    axes_of_results = _variables(op.axis) if together else []
+    moved = _Moved(own_vars, others, axes_of_results, intervals)
     fixed = [moved.over_places(factor) for factor in own]
     if None in fixed or not moved.places:
         return None
     within = [factor for factor in fixed if factor is not None]
     spatial = [one for one in op.axis if depends_on([*within, *inside], [one.var])]
     places = {node_id(one.var): (renew_axis(one), one.var) for one in spatial}
+    places |= {node_id(one.var): (_as_data(one), one.var) for one in kept}
     again = [renew_axis(axis) for axis in first]
     renamed_axes = dict(zip(own_vars, _variables(again), strict=True))
     rename = substituter({**renamed_axes, **{old: new.var for new, old in places.values()}})
@@ -192,6 +206,19 @@ def _split(op: Operation, reduction: Reduction, kind: str, first: Sequence[Axis]
     last = replace(reduction, axes=tuple(rest), sources=(value, *shows))
     stored = size_of([axis_range(one)[1] for one in axes]) * STORE / _lanes(axes, inner)
     return _Split(last, _steps(axes, inner) + stored + _steps(op.axis, last))
+
+
+def _beside(factors: Sequence[Expr], own: Sequence[Var], var: Var) -> bool:
+    """``x[2*j + b]``: whether a variable stands in one index with others, so that a sum over those
+    has a value for each of its values.
+    """
+    reads = [node for node in postorder(list(factors)) if is_load(node)]
+    indices = [index for read in reads for index in operands(read)]
+    return any(depends_on(index, own) and depends_on(index, [var]) for index in indices)
+
+
+def _as_data(axis: Axis) -> Axis:
+    return data_axis(axis.var.name, axis_range(axis)[1], dtype_of(axis.var))
 
 
 def _added(place: Expr, variables: Sequence[Var]) -> tuple[Expr, Expr]:
@@ -284,8 +311,15 @@ class _Moved:
     `places` are the new axes with the indices that they stand for, which begin at the least one.
     """
 
-    def __init__(self, own: Sequence[Var], others: Sequence[Var], intervals: Intervals) -> None:
-        self._own, self._others, self._intervals = own, others, intervals
+    def __init__(
+        self,
+        own: Sequence[Var],
+        others: Sequence[Var],
+        together: Sequence[Var],
+        intervals: Intervals,
+    ) -> None:
+        self._own, self._others, self._together = own, others, together
+        self._intervals = intervals
         self._keys = StructuralKeys()
         self._found: dict[int, Expr] = {}
         self.places: list[tuple[Axis, Expr]] = []
@@ -301,7 +335,8 @@ class _Moved:
             indices = []
             for index, extent in zip(operands(read), shape_of(load_tensor(read)), strict=True):
                 place = index
-                if depends_on(index, self._others):
+                several = sum(depends_on(index, [var]) for var in self._together) > 1
+                if depends_on(index, self._others) or several:
                     if depends_on(index, self._own) or contains_load(index):
                         return None
                     place = self._place(index, extent)

@@ -101,7 +101,8 @@ def window_of(op: Operation) -> list[Expr] | None:
     spatial, last = set(map(node_id, classes.quotients)), classes.quotients[-1]
     # what a residue adds to a place is the same for all elements of its class
     first = substituter({residue: const(0, dtype_of(residue)) for residue in classes.residues})
-    inside = decided(list(map(first, classes.inside(last))), classes.quotients, classes.ranges)
+    one = decided(list(map(first, classes.values)), classes.quotients, classes.ranges)
+    inside = replace(classes, values=one).inside(last)
     loads = [node for node in postorder(inside) if is_load(node)]
     strides = [stride_of(node, node_id(last), classes.quotients) for node in loads]
     if any(stride is None or not 0 <= stride <= MAX_STRIDE for stride in strides):
