@@ -91,6 +91,17 @@ def test_a_scatter_that_others_read_stays():
     assert with_added_updates([whole, *parts]) == [whole, *parts]
 
 
+def test_updates_that_read_another_result():
+    [first] = gradient(read_elsewhere)
+    k, c = te.reduce_axis((0, N), "k"), te.reduce_axis((0, 4), "c")
+    norm = te.compute((), lambda: te.sum(first[k, c] * first[k, c], axis=[k, c]), name="norm")
+    before = normal_form(ad.differentiate(norm, [u]))
+    after = with_added_updates(before)
+    assert scatters(after) == 2 < scatters(before)
+    [want], [got] = (evaluate_graph(one, values()) for one in (before, after))
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
 def test_symbolic_sizes():
     places = te.placeholder((edges,), "int32", name="places")
     y = te.compute((edges,), lambda e: u[places[e], 0] * u[places[e], 1] * u[places[e], 2])

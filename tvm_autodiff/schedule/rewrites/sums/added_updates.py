@@ -184,7 +184,8 @@ def _added(op: Operation, kinds: Sequence[ScatterAdd], replacement: Replacement)
     """The stage over fewer scatter-adds."""
 
     def now(tensor: Tensor) -> Tensor:
-        return replacement(tensor) or tensor
+        new = replacement(tensor)
+        return tensor if new is None else new
 
     mine = {tensor_key(now(kind.result)) for kind in kinds}
     rest = [term for term in _summands(bodies(op)[0]) if not _reads(term, mine)]
