@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from ....expr.costly import EXPENSIVE
+from ....expr.costly import is_expensive, is_slow
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -19,13 +19,12 @@ from ....expr.nodes import (
     is_load,
     load_tensor,
     node_id,
-    op_name,
     operands,
     tensor_key,
 )
 from ....expr.rewrite import postorder
 from ....graph.stage import axis_range, shape_of
-from ...cost import SYMBOLIC_SIZE
+from ...cost import CALL, DIVISION, SYMBOLIC_SIZE
 from ...kernel import ONCE, Repetition
 from ...machine import Machine
 from ...nest.access import Affine, Interval, affine_forms, interval, strides_along
@@ -46,7 +45,7 @@ class Nest:
     extents: dict[int, int]  #: of the loops with a literal extent
     dtype: str
     itemsize: int
-    functions: int = 0  #: expensive ones that are applied to each result
+    finishing: float = 0.0  #: the cycles of functions, roots and quotients of each result
     repetition: Repetition = ONCE
     symbolic: int = SYMBOLIC_SIZE  #: what a symbolic extent counts as
     blocks: frozenset[int] = frozenset()  #: symbolic axes of which these are the loops of a block
@@ -198,10 +197,16 @@ def nest_of(
         extents,
         dtype,
         machine.vector_bytes // machine.lanes(dtype),
-        sum(op_name(node) in EXPENSIVE for node in postorder(list(epilogue))),
+        sum(_cycles_of(node) for node in postorder(list(epilogue))),
         repetition,
         machine.symbolic_size,
     )
+
+
+def _cycles_of(node: Expr) -> float:
+    if is_expensive(node):
+        return CALL
+    return DIVISION if is_slow(node) else 0.0
 
 
 def padded_extents(nest: Nest, tile: Tile) -> dict[int, int]:

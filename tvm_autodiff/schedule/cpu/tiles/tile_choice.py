@@ -158,7 +158,7 @@ def _cycles(nest: Nest, tile: Tile, machine: Machine, padded: Mapping[int, int])
     written = nest.count(nest.spatial, padded)
     threads = min(machine.threads, tiles)
     direct = written * _write_cycles(nest, tile, machine) / threads
-    apart = _cycles_apart(nest, tile, machine) if nest.functions else direct
+    apart = _cycles_apart(nest, tile, machine) if nest.finishing else direct
     writes = min(direct, turning_cycles(nest, machine), apart)
     # among equals, the tile that is simpler, and two vectors for each number that is spread out
     simpler = 1 + 0.01 * len(tile.unrolled) + (0.1 if tile.vectors == 1 else 0)
@@ -169,14 +169,14 @@ def _write_cycles(nest: Nest, tile: Tile, machine: Machine) -> float:
     """The cycles to finish and write an element, by the distance of a vector's lanes in memory."""
     assert tile.vector is not None
     inner = nest.spatial[tile.vector + 1 :]
-    vector_call = CALL / machine.lanes(nest.dtype) * nest.functions
+    vector_call = nest.finishing / machine.lanes(nest.dtype)
     if not inner:
         return 0.3 + vector_call
     stride = nest.count(inner) * nest.itemsize
     # a write to another page reads its line from memory and writes it back
     far = 2 * machine.line_bytes * MEMORY_BYTE
     each = 3 * TURNED if stride < machine.page_bytes else far
-    return each + CALL * nest.functions
+    return each + nest.finishing
 
 
 def turning_cycles(nest: Nest, machine: Machine) -> float:
@@ -184,16 +184,16 @@ def turning_cycles(nest: Nest, machine: Machine) -> float:
     written = nest.count(nest.spatial)
     # written, read again, and written
     each = 1.5 * turn_cycles(written, nest, machine)
-    each += CALL / machine.lanes(nest.dtype) * nest.functions
+    each += nest.finishing / machine.lanes(nest.dtype)
     return launch_cycles(written, each, machine)
 
 
 def _cycles_apart(nest: Nest, tile: Tile, machine: Machine) -> float:
     """The cycles to write sums in their order, and to finish them in a pass of its own."""
     written = nest.count(nest.spatial)
-    plain = written * _write_cycles(replace(nest, functions=0), tile, machine) / machine.threads
+    plain = written * _write_cycles(replace(nest, finishing=0.0), tile, machine) / machine.threads
     each = turn_cycles(written, nest, machine)  # read again, and written
-    each += CALL / machine.lanes(nest.dtype) * nest.functions
+    each += nest.finishing / machine.lanes(nest.dtype)
     return plain + launch_cycles(written, each, machine)
 
 
@@ -203,7 +203,7 @@ def worth_finishing_apart(nest: Nest, tile: Tile, machine: Machine) -> bool:
     Results that lie apart in memory are finished one by one, and each is a copy of the code.
     """
     direct = nest.count(nest.spatial) * _write_cycles(nest, tile, machine) / machine.threads
-    return nest.functions > 0 and _cycles_apart(nest, tile, machine) < direct
+    return nest.finishing > 0 and _cycles_apart(nest, tile, machine) < direct
 
 
 def worth_turning(nest: Nest, tile: Tile, machine: Machine) -> bool:

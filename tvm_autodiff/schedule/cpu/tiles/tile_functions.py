@@ -77,7 +77,7 @@ def tile_functions(
     last = kernel.epilogue
     if last is not None and turned is None and worth_finishing_apart(nest, tile, machine):
         sums = replace(kernel, epilogue=None)
-        made = tile_functions(sums, replace(nest, functions=0), tile, blocks, machine)
+        made = tile_functions(sums, replace(nest, finishing=0.0), tile, blocks, machine)
         finish = Rest(replace(kernel, root=last, epilogue=None))
         return made if isinstance(made, Declined) else [*made, finish]
     inner = inner_axes(nest, tile)
