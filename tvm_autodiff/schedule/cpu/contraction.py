@@ -17,8 +17,9 @@ from ..kernel import Kernel
 from ..machine import Machine
 from ..nest.reductions.elementwise_body import reduced_body
 from ..rewrites.conditions.outer_guards import without_outer_guards
+from ..rewrites.results.reversed_results import reversed_results
+from ..rewrites.results.turned_results import turned_results
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
-from ..rewrites.turned_results import turned_results
 from ..rule import (
     Made,
     in_parts,
@@ -83,7 +84,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     plain = plain_cycles(inside, machine)
     if tile is not None and estimated_cycles(inside, tile, machine) <= plain:
         return tile_functions(kernel, nest, tile, blocks, machine)
-    turned = turned_results(kernel)
+    turned = turned_results(kernel) or reversed_results(kernel)
     if turned is not None:
         whole, reader = turned
         return in_parts(_contraction(whole, machine), whole, reader, kernel)

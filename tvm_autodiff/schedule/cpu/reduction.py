@@ -20,8 +20,8 @@ from ..machine import Machine
 from ..nest.access import has_branches, strides_along
 from ..nest.reductions.commuting import commutes
 from ..rewrites.conditions.guards import selected
+from ..rewrites.results.turned_results import turned_columns
 from ..rewrites.sums.split_reduction import even_part, split_reduction
-from ..rewrites.turned_results import turned_columns
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.columns import columns, single_results, vectors_of_parts
 from .loops.parallel import parts_for_threads

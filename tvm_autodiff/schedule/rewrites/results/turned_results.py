@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...expr.nodes import load
-from ...graph.stage import (
+from ....expr.nodes import load
+from ....graph.stage import (
     axis_range,
     loop_axes,
     make_stage,
@@ -23,9 +23,9 @@ from ...graph.stage import (
     renewed_reduction,
     sources_of,
 )
-from ..cost import MIN_LANES, STORE
-from ..kernel import Kernel, iterations, results_of, size_of
-from ..nest.access import strides_along
+from ...cost import MIN_LANES, STORE
+from ...kernel import Kernel, iterations, results_of, size_of
+from ...nest.access import strides_along
 
 
 def turned_results(kernel: Kernel) -> tuple[Kernel, Kernel] | None:

@@ -12,7 +12,7 @@ from tvm import te
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.stage import shape_of
 from tvm_autodiff.schedule.kernel import Kernel
-from tvm_autodiff.schedule.rewrites.turned_results import turned_columns, turned_results
+from tvm_autodiff.schedule.rewrites.results.turned_results import turned_columns, turned_results
 
 F = "float64"
 n, m = te.var("n"), te.var("m")

@@ -1,0 +1,1 @@
+"""Results of reductions in another order, in which vectors lie along memory."""
