@@ -30,8 +30,9 @@ from ..graph.stage import Operation, axis_vars, bodies, is_compute, shape_of
 from .linearize import linearize
 from .terms import Condition, Term
 
-#: the maximum number of paths from one element to the same tensor that are fused through a sequence
-#: of copies; the solver handles, and each element sums, the product of their branches
+#: the maximum number of paths that are fused through a sequence of copies. The solver handles, and
+#: each element of one source sums, the product of their branches; of many sources each would get a
+#: sum of its own, where one sum gives the cotangent of the copy
 _MOST_PATHS = 4
 
 Key = tuple[int, int]
@@ -41,8 +42,9 @@ class Copies:
     """The copies that the terms of a graph continue through.
 
     A sequence of copies that read the same tensor at several places has the product of these
-    numbers as paths. Beyond `_MOST_PATHS` paths, the last copy keeps its own cotangent, so that the
-    work grows with the length of the sequence instead of the product.
+    numbers as paths, and a stack of tensors has one for each. Beyond `_MOST_PATHS` paths, the last
+    copy keeps its own cotangent, so that the work grows with the length of the sequence instead of
+    the product.
 
     Parameters
     ----------
@@ -65,7 +67,7 @@ class Copies:
             if terms is not None:
                 terms = [term for term in terms if self._counts(term.tensor)]
                 ends = sum((self._reached(term.tensor) for term in terms), Counter[Key]())
-                if max(ends.values(), default=0) > _MOST_PATHS:
+                if ends.total() > _MOST_PATHS:
                     terms = None
                 else:
                     self._ends[key] = ends
