@@ -8,13 +8,15 @@ weights, with the same exponentials.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
-from ....expr.build import add, zero_like
+from ....expr.build import add, sum_of, zero_like
 from ....expr.nodes import (
+    BRANCHES,
     Expr,
     Tensor,
+    is_const,
     is_float,
     is_load,
     load,
@@ -24,8 +26,10 @@ from ....expr.nodes import (
     operands,
     same_node,
     tensor_key,
+    with_operands,
 )
 from ....expr.rewrite import postorder, replace_outermost, rewrite
+from ....expr.structural import StructuralKeys
 from ....graph.graph import Graph, Replacement, each_original_stage, rebuild, retarget
 from ....graph.stage import Operation, bodies, is_compute, make_stage, reduction_of, reduction_stage
 from ...nest.reductions.products import is_sum
@@ -62,15 +66,55 @@ def _joins(outputs: Sequence[Tensor]) -> dict[int, Tensor]:
 
 def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor | None:
     """The stage with two of its summands merged, or None."""
-    body = bodies(op)[0]
+    body = _by_condition(bodies(op)[0])
     reads = _reads(body)
-    found = [
-        (node, load_tensor(node).op)
-        for node in _summands(body)
-        if is_load(node)
-        and reads[tensor_key(load_tensor(node))] == 1
-        and _is_own_sum(load_tensor(node), graph, wanted)
-    ]
+    for group in (list(_summands(body)), *_behind_conditions(body)):
+        found = [
+            (node, load_tensor(node).op)
+            for node in group
+            if is_load(node)
+            and reads[tensor_key(load_tensor(node))] == 1
+            and _is_own_sum(load_tensor(node), graph, wanted)
+        ]
+        table = _merged(found)
+        if table is not None:
+            return make_stage(op.name, list(op.axis), [_without(body, table)], op.tag)[0]
+    return None
+
+
+def _by_condition(body: Expr) -> Expr:
+    """``(if c then a else 0) + (if c then b else 0) → if c then a + b else 0``
+
+    The gradient by numbers that are read at literal places is such a sum.
+    """
+    keys = StructuralKeys()
+    groups: dict[Hashable, list[Expr]] = {}
+    for number, part in enumerate(_summands(body)):
+        known = (op_name(part), keys.expr(operands(part)[0])) if _is_guarded(part) else number
+        groups.setdefault(known, []).append(part)
+    if all(len(parts) == 1 for parts in groups.values()):
+        return body
+    terms = []
+    for first, *others in groups.values():
+        if others:
+            condition, value, zero = operands(first)
+            total = sum_of([value, *(operands(other)[1] for other in others)])
+            first = with_operands(first, [condition, total, zero])
+        terms.append(first)
+    return sum_of(terms)
+
+
+def _is_guarded(part: Expr) -> bool:
+    return op_name(part) in BRANCHES and is_const(operands(part)[2], 0)
+
+
+def _behind_conditions(body: Expr) -> list[list[Expr]]:
+    """The summands of each sum behind a condition."""
+    return [list(_summands(operands(part)[1])) for part in _summands(body) if _is_guarded(part)]
+
+
+def _merged(found: Sequence[tuple[Expr, Operation]]) -> dict[int, Expr] | None:
+    """What two of some sums become, by the ids of their reads: one that adds both, and zero."""
     for number, (node, first) in enumerate(found):
         for other, second in found[number + 1 :]:
             places = zip(operands(node), operands(other), strict=True)
@@ -82,11 +126,7 @@ def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor
                 continue
             both = replace(reduction, sources=(add(reduction.sources[0], *moved),))
             total = reduction_stage(first.name, list(first.axis), both)[0]
-            table = {
-                node_id(node): load(total, operands(node)),
-                node_id(other): zero_like(other),
-            }
-            return make_stage(op.name, list(op.axis), [_without(body, table)], op.tag)[0]
+            return {node_id(node): load(total, operands(node)), node_id(other): zero_like(other)}
     return None
 
 

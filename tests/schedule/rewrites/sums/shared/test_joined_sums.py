@@ -61,9 +61,20 @@ F = row_sum(lambda i, k, m: weight(i, k) * v[k, m], (M, K))
 G = row_sum(lambda i, k, m: weight(i, k) * w[k, m], (M, K))
 H = row_sum(lambda i, k: x[i, k] * v[k, 0])
 
+
+
+def at_one(value):
+    return te.if_then_else(s() > 1, value, te.const(0.0, "float64"))
+
+
 ADDED = {
     "a common function": (both(A, B), True),
     "between others": (both(A, B, lambda a, b: 1.0 + a + (s() * 2.0 + b)), True),
+    "behind equal conditions": (both(A, B, lambda a, b: at_one(a) + s() + at_one(b)), True),
+    "behind two conditions": (
+        both(A, B, lambda a, b: at_one(a) + te.if_then_else(s() > 2, b, 0.0)),
+        False,
+    ),
     "read twice": (both(A, B, lambda a, b: a * 2.0 + a + b), False),
     "axes in another order": (both(D, E), True),
     "read twice by a common part": (both(A, B, lambda a, b: shared(a + b + 1.0, b)), False),
