@@ -7,7 +7,15 @@ import pytest
 from tvm import te
 
 from tests.evaluate import evaluate_graph
-from tvm_autodiff.graph.stage import shape_of
+from tvm_autodiff.expr.build import true
+from tvm_autodiff.graph.stage import (
+    Reduction,
+    data_axis,
+    reduce_axis,
+    reduction_stage,
+    shape_of,
+    sum_combiner,
+)
 from tvm_autodiff.schedule.kernel import Kernel
 from tvm_autodiff.schedule.rewrites.results.reversed_results import reversed_results
 
@@ -59,3 +67,12 @@ def test_order_and_values(name: str, after: bool) -> None:
     values = [(t, rng.normal(size=(3, N + K)) / 9) for t in (x, y)]
     want, got = evaluate_graph([output, reader.outputs[0]], values)
     np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_a_sum_whose_end_the_result_tells_is_not_reversed():
+    outer = [data_axis("b", 3), data_axis("i", K)]
+    b, i = (axis.var for axis in outer)
+    k = reduce_axis("k", i + 1)
+    found = Reduction(sum_combiner(F), (x(b, k.var - i + K) * y(b, k.var),), (k,), true(), ())
+    [ragged] = reduction_stage("ragged", outer, found)
+    assert reversed_results(Kernel(ragged.op)) is None

@@ -12,16 +12,23 @@ from dataclasses import replace
 from ....expr.build import const, sub
 from ....expr.linear_terms import linear_terms
 from ....expr.nodes import Expr, Var, dtype_of, is_load, load, node_id, operands
-from ....expr.rewrite import expand_lets, postorder, rewrite, substituter
+from ....expr.rewrite import depends_on, expand_lets, postorder, rewrite, substituter
 from ....expr.simplify import collect_terms, normalize_node
-from ....graph.stage import make_stage, reduction_of, reduction_stage, renewed, renewed_reduction
+from ....graph.stage import (
+    make_stage,
+    reduction_bounds,
+    reduction_of,
+    reduction_stage,
+    renewed,
+    renewed_reduction,
+)
 from ...cost import MIN_LANES
 from ...kernel import Kernel, constant_extent, results_of
 
 
 def reversed_results(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
-    """A kernel with output axes reversed, and one that reads its results; None if no axis of some
-    vectors has reads against it, or all have reads along them.
+    """A kernel with output axes reversed, and one that reads its results; None without an axis of
+    two vectors or more against which memory is read, and nothing along it.
     """
     op = kernel.root
     reduction = reduction_of(op)
@@ -33,7 +40,7 @@ def reversed_results(kernel: Kernel) -> tuple[Kernel, Kernel] | None:
         for number, axis in enumerate(op.axis)
         if constant_extent(axis) >= 2 * MIN_LANES and _is_against(source, axis.var)
     ]
-    if not places:
+    if not places or depends_on(reduction_bounds(op), [op.axis[n].var for n in places]):
         return None
     spatial, table = renewed(op.axis)
     turned: dict[Var, Expr] = {
