@@ -273,6 +273,18 @@ def _is_moderate(value: float) -> bool:
     return 1 / _LARGE <= abs(value) <= _LARGE
 
 
+def addends_of(source: Expr) -> list[Expr]:
+    """``a + (b + c) → a, b, c``"""
+    pending, found = [source], []
+    while pending:
+        part = pending.pop()
+        if op_name(part) == "add":
+            pending += reversed(operands(part))
+        else:
+            found.append(part)
+    return found
+
+
 def factors_of(source: Expr) -> tuple[list[Expr], list[Expr]]:
     """The conditions of a product, and its factors.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...expr.build import sum_of
 from ...expr.costly import is_expensive
+from ...expr.factoring import addends_of
 from ...expr.nodes import (
     Expr,
     Tensor,
@@ -108,7 +109,7 @@ def _group(
     [body] = bodies(op)
     sites = Counter(tensor_key(load_tensor(node)) for node in postorder(body) if is_load(node))
     for node in _sums(body):
-        terms = _terms(node)
+        terms = addends_of(node)
         parts = [term for term in terms if _is_scatter_here(term, op, scatters, sites)]
         rest = [term for term in terms if not any(term is part for part in parts)]
         whole = node_id(node) == node_id(body)
@@ -158,13 +159,6 @@ def _sums(body: Expr) -> list[Expr]:
     nodes = [node for node in postorder(body) if op_name(node) == "add"]
     inner = {node_id(part) for node in nodes for part in operands(node)}
     return [node for node in reversed(nodes) if node_id(node) not in inner]
-
-
-def _terms(node: Expr) -> list[Expr]:
-    """``a + (b + c) → a, b, c``"""
-    if op_name(node) != "add":
-        return [node]
-    return [term for part in operands(node) for term in _terms(part)]
 
 
 def _is_scatter_here(

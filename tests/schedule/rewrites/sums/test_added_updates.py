@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
@@ -114,3 +114,32 @@ def test_symbolic_sizes():
     given[seed] = rng.normal(size=6)
     [want], [got] = (evaluate_graph(one, given, {edges: 6}) for one in (before, after))
     np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_equal_literal_places_of_two_stages_are_one():
+    def parts():
+        y = te.compute((E,), read_elsewhere, name="y")
+        [whole] = ad.differentiate(y, [u], head)
+        return [op.output(0) for op in topological([whole]) if isinstance(kind_of(op), ScatterAdd)]
+
+    every = [*parts(), *parts()]  # whose literal places are tensors of their own
+    before = [te.compute(u.shape, lambda *at: sum((t(*at) for t in every[1:]), every[0](*at)))]
+    after = with_added_updates(before)
+    assert (scatters(before), scatters(after)) == (6, 1)
+    [want], [got] = (evaluate_graph(one, values()) for one in (before, after))
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_shapes_of_64_bits():
+    count = tirx.IntImm("int64", E)
+    place = te.placeholder((count,), "int32", name="place")
+    seed = te.placeholder((count,), F, name="seed")
+    y = te.compute((count,), lambda e: u[place[e], 0] * u[place[e], 1] * u[place[e], 2], name="y")
+    before = normal_form(ad.differentiate(y, [u], seed))
+    after = with_added_updates(before)
+    assert scatters(after) == 1
+    given = {u: values()[u], place: values()[i], seed: values()[head]}
+    [want], [got] = (evaluate_graph(one, given) for one in (before, after))
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+    function = ad.build([u, place, seed], after, num_threads=1, cache=False)
+    np.testing.assert_allclose(function(*given.values())[0], want, rtol=1e-12)

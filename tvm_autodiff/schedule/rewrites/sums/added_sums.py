@@ -8,10 +8,11 @@ weights, with the same exponentials.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 from ....expr.build import add, sum_of, zero_like
+from ....expr.factoring import addends_of
 from ....expr.nodes import (
     BRANCHES,
     Expr,
@@ -68,7 +69,7 @@ def _joined(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> Tensor
     """The stage with two of its summands merged, or None."""
     body = _by_condition(bodies(op)[0])
     reads = _reads(body)
-    for group in (list(_summands(body)), *_behind_conditions(body)):
+    for group in (addends_of(body), *_behind_conditions(body)):
         found = [
             (node, load_tensor(node).op)
             for node in group
@@ -89,7 +90,7 @@ def _by_condition(body: Expr) -> Expr:
     """
     keys = StructuralKeys()
     groups: dict[Hashable, list[Expr]] = {}
-    for number, part in enumerate(_summands(body)):
+    for number, part in enumerate(addends_of(body)):
         known = (op_name(part), keys.expr(operands(part)[0])) if _is_guarded(part) else number
         groups.setdefault(known, []).append(part)
     if all(len(parts) == 1 for parts in groups.values()):
@@ -110,7 +111,7 @@ def _is_guarded(part: Expr) -> bool:
 
 def _behind_conditions(body: Expr) -> list[list[Expr]]:
     """The summands of each sum behind a condition."""
-    return [list(_summands(operands(part)[1])) for part in _summands(body) if _is_guarded(part)]
+    return [addends_of(operands(part)[1]) for part in addends_of(body) if _is_guarded(part)]
 
 
 def _merged(found: Sequence[tuple[Expr, Operation]]) -> dict[int, Expr] | None:
@@ -140,16 +141,6 @@ def _reads(body: Expr) -> Counter[tuple[int, int]]:
         for part in operands(node):
             places[node_id(part)] += places[node_id(node)]
     return reads
-
-
-def _summands(body: Expr) -> Iterator[Expr]:
-    pending = [body]
-    while pending:
-        part = pending.pop()
-        if op_name(part) == "add":
-            pending += reversed(operands(part))
-        else:
-            yield part
 
 
 def _without(body: Expr, table: dict[int, Expr]) -> Expr:

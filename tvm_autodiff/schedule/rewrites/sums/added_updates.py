@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ....expr.build import compare, const, select, sum_of, zero_like
+from ....expr.factoring import addends_of
 from ....expr.nodes import (
     Expr,
     Tensor,
@@ -20,7 +21,6 @@ from ....expr.nodes import (
     load,
     load_tensor,
     node_id,
-    op_name,
     operands,
     tensor_key,
 )
@@ -68,7 +68,7 @@ def _terms(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> list[Sc
         return []
     here = list(map(node_id, axis_vars(op)))
     found = []
-    for term in _summands(bodies(op)[0]):
+    for term in addends_of(bodies(op)[0]):
         if is_load(term) and list(map(node_id, operands(term))) == here:
             tensor = load_tensor(term)
             kind, alone = kind_of(tensor.op), len(graph.consumers(tensor)) == 1
@@ -77,18 +77,6 @@ def _terms(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> list[Sc
     keys = {tensor_key(kind.result) for kind in found}
     together = len(_rows(_sums(found))) < len(found)
     return found if together and len(keys) == len(found) else []
-
-
-def _summands(body: Expr) -> list[Expr]:
-    """``a + (b + c) → a, b, c``"""
-    pending, found = [body], []
-    while pending:
-        part = pending.pop()
-        if op_name(part) == "add":
-            pending += reversed(operands(part))
-        else:
-            found.append(part)
-    return found
 
 
 @dataclass(frozen=True)
@@ -118,10 +106,22 @@ class _Rows:
 def _sums(kinds: Sequence[ScatterAdd]) -> list[_Sum]:
     found: dict[Hashable, _Sum] = {}
     for kind in kinds:
-        key = (kind.layout, tuple(map(tensor_key, kind.positions)), _form(kind))
+        key = (kind.layout, tuple(map(_place_key, kind.positions)), _form(kind))
         known = found.get(key, _Sum(kind, ()))
         found[key] = replace(known, updates=(*known.updates, kind.updates))
     return list(found.values())
+
+
+def _literal(position: Tensor) -> int | None:
+    """The place that all elements of a position tensor are."""
+    place = const_value(bodies(position.op)[0]) if is_compute(position.op) else None
+    return place if isinstance(place, int) else None
+
+
+def _place_key(position: Tensor) -> Hashable:
+    """The key of places: equal literals may be tensors of their own."""
+    place = _literal(position)
+    return tensor_key(position) if place is None else ("literal", place)
 
 
 def _form(kind: ScatterAdd) -> tuple[Hashable, ...]:
@@ -140,7 +140,7 @@ def _rows(sums: Sequence[_Sum]) -> list[_Rows]:
             continue
         dim, place = fixed
         layout = one.kind.layout
-        others = [tensor_key(t) for n, t in enumerate(one.kind.positions) if n != layout.dims[dim]]
+        others = [_place_key(t) for n, t in enumerate(one.kind.positions) if n != layout.dims[dim]]
         groups.setdefault((dim, layout, tuple(others), _form(one.kind)), {})[place] = one
     found = []
     for group in groups.values():
@@ -161,12 +161,11 @@ def _fixed(kind: ScatterAdd) -> tuple[int, int] | None:
     layout = kind.layout
     for dim in reversed(range(len(layout.dims))):
         number = layout.dims[dim]
-        op = kind.positions[number].op if number >= 0 else None
-        if op is None or not is_compute(op):
+        place = _literal(kind.positions[number]) if number >= 0 else None
+        if place is None:
             continue
-        place = const_value(bodies(op)[0])
         moved = _without(layout, dim)
-        if isinstance(place, int) and moved.points == layout.points and any(moved.places):
+        if moved.points == layout.points and any(moved.places):
             return dim, place
     return None
 
@@ -188,7 +187,7 @@ def _added(op: Operation, kinds: Sequence[ScatterAdd], replacement: Replacement)
         return tensor if new is None else new
 
     mine = {tensor_key(now(kind.result)) for kind in kinds}
-    rest = [term for term in _summands(bodies(op)[0]) if not _reads(term, mine)]
+    rest = [term for term in addends_of(bodies(op)[0]) if not _reads(term, mine)]
     joined = [_scatter(f"{op.name}_scatter", rows, now) for rows in _rows(_sums(kinds))]
     here = axis_vars(op)
     body = sum_of([*(load(tensor, here) for tensor in joined), *rest])
