@@ -102,7 +102,7 @@ INTO_KERNELS = (
     Rewrite(without_unit_axes),
     Rewrite(with_ordered_dimensions),
     Rewrite(with_fused_argmax),
-    Rewrite(with_added_sums),
+    Rewrite(with_added_sums, exact=False),
     Rewrite(with_added_updates, exact=False),
     Rewrite(with_scanned_sums, exact=False),
     Rewrite(with_factored_sums, exact=False),  # of sums that are added, factors are in common
