@@ -367,6 +367,53 @@ def _shifted_places(draw: Draw) -> Program:
     return draw.finished([A], [stage])
 
 
+def _patches(options: Options, rng: np.random.Generator) -> None:
+    options.special = _compared_patches
+
+
+def _compared_patches(draw: Draw) -> Program:
+    """Patches of a tensor beside shifted ones, and the neighbours that they weigh: what is summed
+    in a gradient is bounded by several axes at once.
+    """
+    plane = draw.chance(0.4)
+    shifts, size = draw.between(2, 5), draw.between(2, 4)
+    rows = draw.between(6, 14)
+    columns = draw.between(5, 9) if plane else draw.between(3, 30)
+    centre, border = draw.between(0, shifts - 1), shifts + size - 2
+    width = columns + border if plane else columns
+    A, B = (Input(name, (rows + border, width), draw.dtype) for name in "AB")
+    other = draw.pick(("A", "B"))
+    i, j, a, b, k, m = (variable(name) for name in ("i", "j", "a", "b", "k", "m"))
+
+    def place(axis: Node, *terms: Node) -> Node:
+        for term in terms:
+            axis = Node("add", (axis, term))
+        return axis
+
+    def patch(tensor: str, down: Node, right: Node) -> Node:
+        column = place(j, right, m) if plane else j
+        return read(tensor, place(i, down, k), column)
+
+    left = patch("A", integer(centre), integer(centre))
+    right = patch(other, a, b)
+    compared = Draw.node("sub", left, right)
+    term = draw.pick((Draw.node("mul", compared, compared), Draw.node("mul", left, right)))
+    near = (("a", shifts), ("b", shifts)) if plane else (("a", shifts),)
+    within = (("k", 0, size), ("m", 0, size)) if plane else (("k", 0, size),)
+    around = tuple((name, 0, extent) for name, extent in near)
+    results = (("i", rows), ("j", columns))
+    if draw.chance(0.3):
+        stage = Stage("S", results, (term,), draw.dtype, "sum", (*around, *within))
+        return draw.finished([A, B], [stage])
+    scores = Stage("S", (*near, *results), (term,), draw.dtype, "sum", within)
+    names = [variable(name) for name, _ in (*near, *results)]
+    weight = Draw.node("tanh", read("S", *names))
+    neighbour = read("B", place(i, a), place(j, b) if plane else j)
+    total = Draw.node("mul", weight, neighbour)
+    stages = [scores, Stage("T", results, (total,), draw.dtype, "sum", around)]
+    return draw.finished([A, B], stages)
+
+
 def _narrow_rows(options: Options, rng: np.random.Generator) -> None:
     options.special = _narrow_table
 
@@ -431,6 +478,7 @@ FEATURES: dict[str, Feature] = {
     "pairs": Feature(_pairs, "special", True),
     "empty": Feature(_empty, "special", True),
     "shifts": Feature(_shifts, "special", True),
+    "patches": Feature(_patches, "special", True),
 }
 #: kinds that a whole program may be drawn in; the others change what the general draw makes
 _WITH_SPECIAL = {
@@ -443,6 +491,7 @@ _WITH_SPECIAL = {
     "pairs": ("dtype",),
     "empty": ("dtype", "index", "mode"),
     "shifts": ("dtype",),
+    "patches": ("dtype", "index"),
 }
 
 

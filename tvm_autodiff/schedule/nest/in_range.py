@@ -108,8 +108,11 @@ class Safety:
         return _divides_safely(node, self._loops, ())
 
 
-def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
-    """The unproved conditions that keep all reads of expressions in bounds.
+def range_conditions(
+    roots: Sequence[Expr], loops: Loops, given: Sequence[Expr] = ()
+) -> list[Expr]:
+    """The unproved conditions that keep all reads of expressions in bounds, where conditions that
+    are `given` hold.
 
     Conditions for a read in an index precede those for the read at that index.
     """
@@ -118,7 +121,7 @@ def range_conditions(roots: Sequence[Expr], loops: Loops) -> list[Expr]:
     for node in postorder(list(roots)):
         if is_load(node):
             found += read_conditions(node, loops, forms)
-    return found
+    return [one for one in found if not given or not _proved(one, loops, given)]
 
 
 def read_conditions(read: Expr, loops: Loops, forms: AffineForms) -> list[Expr]:

@@ -147,6 +147,30 @@ CASES = {
         ),
         [[K], [2, 11]],
     ),
+    "a factor in bounds by the condition on the first axis": (
+        lambda: window(
+            lambda i, k, a, b, u, v: ite(
+                te.all(u + a <= i, i <= u + a + 12, v + b <= k, k <= v + b + 9),
+                (y[i - a + 3, k - b + 3] - y[i, k]) * both[a, b] * x[i - u - a, k - v - b],
+                C(0, F),
+            ),
+            (H, W),
+            extents=(5, 5, 5, 5),
+        ),
+        [[5], [5, 5, 5]],
+    ),
+    "a factor with a branch of its own under that condition": (
+        lambda: window(
+            lambda i, k, a, u, b: ite(
+                te.all(u + a <= i, i <= u + a + 13),
+                ite(k < 9, y[i - a + 3, k], C(2, F)) * x[i - u - a, k + b],
+                C(0, F),
+            ),
+            (H, W - K + 1),
+            extents=(4, 4, K),
+        ),
+        [[K], [4, 4]],
+    ),
     "few points": (lambda: window(lambda i, k, a, b: x[i + a, k + b], (2, 2)), [[K, K]]),
     "small": (
         lambda: window(lambda i, k, a, b: x[i + a, k + b], (H - 2, W - 2), extents=(3, 3)),

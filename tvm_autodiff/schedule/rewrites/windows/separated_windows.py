@@ -176,9 +176,16 @@ def _split(
         return None
     if any(axis_range(axis)[0] != 0 for axis in kept):
         return None
-    under = [f for f, cs in factors if any(depends_on(c, own_vars) for c in cs)]
-    if any(may_be_infinite(factor) for factor in under if not depends_on(factor, own_vars)):
+    # factors outside, without the conditions on the first axes under which they are written
+    freed = [
+        factor
+        for factor, cs in factors
+        if not depends_on(factor, own_vars) and any(depends_on(c, own_vars) for c in cs)
+    ]
+    if any(may_be_infinite(factor) for factor in freed):
         return None  # where nothing is summed, it would be multiplied by zero
+    if any(op_name(node) == "if_then_else" for node in postorder(freed)):
+        return None  # whose reads may be in bounds by both conditions
     axes_of_results = _variables(op.axis) if together else []
     moved = _Moved(own_vars, others, axes_of_results, intervals)
     fixed = [moved.over_places(factor) for factor in own]
@@ -195,12 +202,14 @@ def _split(
     found = [places[key] for key in _in_memory(within, places)]
     axes = [one for one, _ in found]
     renamed, needed = list(map(rename, within)), list(map(rename, inside))
-    needed += range_conditions(renamed, loops_of([*axes, *again]))
+    needed += range_conditions(renamed, loops_of([*axes, *again]), needed)
     source = _under(needed, _product(renamed), neutral)
     shown = [rename(own) for own, _ in pairs]
     inner = replace(reduction, axes=tuple(again), sources=(source, *shown))
     part = reduction_stage(f"{op.name}_{own_vars[0].name}", axes, inner)
     value, *shows = [load(tensor, [index for _, index in found]) for tensor in part]
+    # the conditions on the first axes may have kept these reads in bounds
+    outside += range_conditions([*freed, value], loops_of([*op.axis, *rest]), outside)
     value = _under(outside, _product([*left, value]), neutral)
     shows = [add(one, other) for one, (_, other) in zip(shows, pairs, strict=True)]
     last = replace(reduction, axes=tuple(rest), sources=(value, *shows))
