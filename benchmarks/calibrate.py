@@ -213,12 +213,12 @@ class Here:
         return (large - small) / (sizes[1] ** 2 - sizes[0] ** 2)
 
     def gathered(self) -> float:
-        """The cycles of reading an element of the second cache at a place that is data."""
+        """The cycles of reading an element of the first cache at a place that is data."""
         times = []
         for count in (16_384, 65_536):
-            x = te.placeholder((self.machine.cache_bytes // 8,), name="x")
+            x = te.placeholder((self.machine.first_cache_bytes // 8,), name="x")
             place = te.placeholder((count,), "int32", name="place")
-            mask = (1 << (self.machine.cache_bytes // 8).bit_length() - 1) - 1
+            mask = (1 << (self.machine.first_cache_bytes // 8).bit_length() - 1) - 1
             y = te.compute(place.shape, lambda i: x[place[i] & mask], name="y")  # noqa: B023
             times.append(seconds(call_of([y], [x, place])))
         return (times[1] - times[0]) * self.clock / (65_536 - 16_384)
@@ -284,7 +284,7 @@ class Here:
         yield Price("NEAR_BYTE", cost.NEAR_BYTE, self.near, "cycles in a core's own cache")
         yield Price("SHARED_BYTE", cost.SHARED_BYTE, self.shared(), "cycles more than near")
         yield Price("MEMORY_BYTE", cost.MEMORY_BYTE, self.memory(), "cycles more than near")
-        yield Price("gather", None, self.gathered(), "cycles of an element in the second cache")
+        yield Price("GATHER", cost.GATHER, self.gathered(), "cycles of an element, first cache")
         yield Price("KERNEL_CALL", cost.KERNEL_CALL, self.kernel_call(), "points worth a call")
         if len(os.sched_getaffinity(0)) > 1:
             launch = self.launch()

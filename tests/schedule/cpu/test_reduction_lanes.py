@@ -1,4 +1,6 @@
-"""Reductions along which memory is not contiguous: parts of them are the lanes of vectors."""
+"""Reductions along which memory is not contiguous: parts of them are the lanes of vectors, or
+results are, whose elements are gathered.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,13 @@ from tvm import te
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check
-from tvm_autodiff.schedule.cpu.reduction import reduction
+from tvm_autodiff.schedule.cpu.reduction import gathered_columns, reduction
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
 from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rule import ReductionRule, apply_rules
+
+F = "float32"
 
 
 def wrapped(rows, columns, shift, dtype="float32"):
@@ -42,6 +46,56 @@ CASES = {
     "few points": (wrapped(2, 16, 50), ["Y"]),
     "int32": (wrapped(8, 64, 50, "int32"), ["Y_part", "Y"]),
 }
+
+
+def phases(rows, columns, reduce=te.sum, dtype="float32"):
+    """``Y[j, b] = ⊕_i X[i, j]*Z[i, min(2*j//3 + b, m - 1)]``."""
+    X = cases.placeholder("X", rows, columns, dtype=dtype)
+    Z = cases.placeholder("Z", rows, columns, dtype=dtype)
+    i = cases.axis(rows, "i")
+    place = lambda j, b: te.min(j * 2 // 3 + b, columns - 1)  # noqa: E731
+    body = lambda j, b: reduce(X[i, j] * Z[i, place(j, b)], axis=i)  # noqa: E731
+    return [X, Z], te.compute((columns, 6), body, name="Y")
+
+
+def overlaps(frames, taps, dtype="float32"):
+    """``Y[i] = Σ_k if i + k < 8*frames then X[i + k]*H[(i + k)//8, k] else 0``."""
+    X = cases.placeholder("X", frames * 8, dtype=dtype)
+    H, k = cases.placeholder("H", frames, taps, dtype=dtype), cases.axis(taps, "k")
+
+    def body(i):
+        value = X[i + k] * H[(i + k) // 8, k]
+        return te.sum(te.if_then_else(i + k < frames * 8, value, 0.0), axis=k)
+
+    return [X, H], te.compute((frames * 8,), body, name="Y")
+
+
+def sines(rows, terms):
+    """``Y[t] = Σ_{k<6} Z[i[t], k]*sin(k*X[t])``."""
+    X, Z = cases.placeholder("X", rows), cases.placeholder("Z", 20, terms)
+    place, k = cases.placeholder("I", rows, dtype="int32"), cases.axis(terms, "k")
+    body = lambda t: te.sum(Z[place[t] % 20, k] * te.sin(k.astype(F) * X[t]), axis=k)  # noqa: E731
+    return [X, Z, place], te.compute((rows,), body, name="Y")
+
+
+#: case, and whether vectors are gathered along the results
+GATHERED = {
+    "columns beside a gather": (phases(400, 40), True),
+    "a maximum": (phases(400, 40, te.max), True),
+    "float64": (phases(400, 40, dtype="float64"), True),
+    "a condition at the end": (overlaps(30, 65), True),
+    "a function": (sines(200, 6), True),
+    "few terms, which LLVM writes out": (phases(5, 40), False),
+    "gathered along both": (wrapped(8, 64, 50), False),
+}
+
+
+@pytest.mark.parametrize("name", GATHERED)
+def test_gathered_results(name):
+    case, expected = GATHERED[name]
+    [kernel] = separate(normal_form([case[1]]))[0]
+    assert (gathered_columns(kernel, avx512(), False) is not None) is expected
+    check(case, tolerance=1e-6)
 
 
 def energies(n, reduce, scale):

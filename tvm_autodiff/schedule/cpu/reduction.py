@@ -2,7 +2,8 @@
 reducer, that no other rule takes.
 
 There are two functions if the output is small and the reduction long: split-K parts in parallel,
-then their combination. Along a contiguous output axis, whole vectors of outputs are reduced.
+then their combination. Along a contiguous output axis, whole vectors of outputs are reduced; where
+elements lie apart, the vectors are those with the fewest reads of that kind.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import replace
 
 from ...expr.costly import is_expensive
 from ...expr.integers.exact_quotient import exact_quotient
+from ...expr.nodes import Var
 from ...expr.rewrite import postorder
 from ...graph.stage import Reduction, axis_range, bodies, reduction_of
-from ..cost import CALL, LAUNCH_CYCLES, MIN_LANES, STORE
+from ..cost import CALL, LATENCY, LAUNCH_CYCLES, MIN_LANES, SHORT_LOOP, STORE
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
@@ -23,8 +25,10 @@ from ..rewrites.conditions.guards import selected
 from ..rewrites.results.turned_results import turned_columns
 from ..rewrites.sums.split_reduction import even_part, split_reduction
 from ..rule import Made, Rest, in_parts, writes_to
+from .loops.column_axis import Columns, Reduced, vector_columns
 from .loops.columns import columns, single_results, vectors_of_parts
 from .loops.parallel import parts_for_threads
+from .loops.point_cost import cycles_of_point
 
 
 def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
@@ -38,20 +42,60 @@ def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
 
 def _reduced(kernel: Kernel, machine: Machine) -> Made | Declined:
     """The function of a kernel, and what combines the lanes of its vectors if they are parts."""
-    lanes = _lanes(kernel, machine)
+    lanes, parts = _lanes(kernel, machine), None
+    if lanes is None:
+        found = vector_columns(kernel, machine.lanes(*kernel.dtypes))
+        if not isinstance(found, Declined):
+            return [columns(found, machine)]
+        turned = turned_columns(kernel)
+        if turned is not None:
+            whole, reader = turned
+            return in_parts([Rest(whole)], whole, reader, kernel)
+        parts = _even(kernel, machine)
+    gathered = gathered_columns(kernel, machine, lanes is not None or parts is not None)
+    if gathered is not None:
+        return [columns(gathered, machine)]
     if lanes is not None:
         partial, combined = lanes
         return in_parts([vectors_of_parts(partial, machine)], partial, combined, kernel)
-    found = columns(kernel, machine)
-    turned = turned_columns(kernel) if isinstance(found, Declined) else None
-    if turned is not None:
-        whole, reader = turned
-        return in_parts([Rest(whole)], whole, reader, kernel)
-    parts = _even(kernel, machine) if isinstance(found, Declined) else None
     if parts is not None:
         most, rest, whole = parts
         return [Rest(most), Rest(rest), *writes_to([Rest(whole)], kernel)]
-    return [single_results(kernel, machine) if isinstance(found, Declined) else found]
+    return [single_results(kernel, machine)]
+
+
+def gathered_columns(kernel: Kernel, machine: Machine, in_parts: bool) -> Columns | None:
+    """Vectors along the last output axis whose elements lie apart, if fewer cycles than results one
+    by one and than vectors along what is reduced, where these are to be had `in_parts`.
+    """
+    width = machine.lanes(*kernel.dtypes)
+    found = vector_columns(kernel, width, gathered=True)
+    if isinstance(found, Declined):
+        return None
+    reduction, last = found.reduction, found.reduction.axes[-1]
+    turns = size_of([axis_range(axis)[1] for axis in reduction.axes])
+    expensive = any(map(is_expensive, postorder(list(reduction.sources))))
+    if turns < SHORT_LOOP and not found.body.guards and not expensive:
+        return None  # LLVM makes vectors of neighbouring results itself
+    variables = [axis.var for axis in (*kernel.root.axis, *reduction.axes)]
+
+    def cycles(body: Reduced, along: Var, lanes: float) -> float:
+        return cycles_of_point(body.values, along, lanes, last.var, variables, machine)
+
+    alone = max(cycles(found.body, last.var, 1), LATENCY if found.body.guards else 1)
+    extent = axis_range(kernel.root.axis[-1])[1]
+    here, lanes = 1.0, float(width)
+    if found.piece is not None and isinstance(extent, int):
+        count = found.piece[1] + 1 - found.piece[0]
+        while width > count:
+            width //= 2
+        here, lanes = count / extent, count / -(-count // width)
+    var = kernel.root.axis[-1].var
+    apart = here * cycles(found.inside, var, lanes) + (1 - here) * alone
+    others = [alone]
+    if in_parts:
+        others.append(cycles(found.body, last.var, machine.lanes(*kernel.dtypes)))
+    return found if apart < min(others) else None
 
 
 def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:

@@ -8,10 +8,17 @@ from tvm import te, tirx
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check
-from tvm_autodiff.schedule.cpu.loops.columns import columns as reduced_columns
+from tvm_autodiff.schedule.cpu.loops.column_axis import vector_columns
+from tvm_autodiff.schedule.cpu.loops.columns import columns
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
+
+
+def reduced_columns(kernel, machine):
+    found = vector_columns(kernel, machine.lanes(*kernel.dtypes))
+    return found if isinstance(found, Declined) else columns(found, machine)
+
 
 product = te.comm_reducer(lambda a, b: a * b, lambda kind: tirx.const(1, kind), name="product")
 

@@ -82,8 +82,8 @@ def part_columns(kernel: Kernel) -> Columns:
     return Columns(kernel, reduction, body, 0, piece, body)
 
 
-def vector_columns(kernel: Kernel, lanes: int) -> Columns | Declined:
-    """Vectors along the last output axis, if reads are contiguous along it."""
+def vector_columns(kernel: Kernel, lanes: int, gathered: bool = False) -> Columns | Declined:
+    """Vectors along the last output axis, if reads are contiguous along it or may be `gathered`."""
     root, reduction = kernel.root, _reduction_of(kernel)
     if not len(root.axis):
         return Declined("it reduces no columns")
@@ -101,7 +101,7 @@ def vector_columns(kernel: Kernel, lanes: int) -> Columns | Declined:
     var, variables = root.axis[along].var, [axis.var for axis in axes]
     piece = ranges.get(node_id(var))
     inside = Reduced((), selected(reduction.sources, axes))
-    reason = _reason_against(inside, root)
+    reason = _reason_against(inside, root, gathered)
     if piece is not None and reason is not None:
         piece = longest_piece([*body.guards, *body.values], var, variables, ranges)
         known = {**ranges, node_id(var): piece}
@@ -109,7 +109,7 @@ def vector_columns(kernel: Kernel, lanes: int) -> Columns | Declined:
         values = decided(body.values, variables, known)
         parts = [part for guard in guards for part in conjuncts(guard)]
         inside = Reduced(tuple(parts), selected(values, axes))
-        reason = _reason_against(inside, root)
+        reason = _reason_against(inside, root, gathered)
     if reason is not None:
         return reason
     if piece is not None and piece[1] - piece[0] + 1 < MIN_LANES:
@@ -117,11 +117,11 @@ def vector_columns(kernel: Kernel, lanes: int) -> Columns | Declined:
     return Columns(kernel, reduction, body, along, piece, inside)
 
 
-def _reason_against(inside: Reduced, root: Operation) -> Declined | None:
+def _reason_against(inside: Reduced, root: Operation, gathered: bool) -> Declined | None:
     """Why there are no vectors along the last axis."""
     var = root.axis[-1].var
     strides = strides_along(inside.values, var, [axis.var for axis in loop_axes(root)])
-    if not strides or max(strides) != 1:
+    if not gathered and (not strides or max(strides) != 1):
         return no_gain("its reads are not contiguous along its last axis")
     if has_branches(inside.values, var) or any(depends_on(one, [var]) for one in inside.guards):
         return no_gain("it has branches along its last axis")

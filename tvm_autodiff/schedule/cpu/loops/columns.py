@@ -58,23 +58,21 @@ from ....graph.stage import (
     loop_axes,
 )
 from ...cost import LATENCY, MIN_LANES
-from ...declined import Declined
 from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import Interval
 from ...nest.axis_bounds import bound_of
 from ...nest.reductions.commuting import commutes
-from .column_axis import Columns, part_columns, single_columns, vector_columns
+from .column_axis import Columns, part_columns, single_columns
 from .parallel import shared_loops, threads_of
 from .results import stored
 from .strip_mining import Body, strip_start
 from .vector_loops import combined
 
 
-def columns(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
+def columns(found: Columns, machine: Machine) -> StageFunction:
     """The function of a kernel that reduces, with vectors along its last output axis."""
-    found = vector_columns(kernel, machine.lanes(*kernel.dtypes))
-    return found if isinstance(found, Declined) else _Writer(found, machine).function()
+    return _Writer(found, machine).function()
 
 
 def single_results(kernel: Kernel, machine: Machine) -> StageFunction:
