@@ -221,3 +221,60 @@ def test_lengths_of_loops_that_work_has_left(length: int) -> None:
     wanted = evaluate_graph([*outputs, *gradient], list(zip(inputs, values, strict=True)))
     for one, want in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, want, rtol=1e-11, atol=1e-13)
+
+
+def decays(inside):
+    """A step that multiplies by ``exp(x_t[i]*f(a))``, where `inside` makes f from ``a[j]``."""
+    h0, xs, a = placeholders(h0=(8, 6), xs=(5, 8), a=(6,))
+
+    def step(h, x):
+        body = lambda i, j: te.exp(x[i] * inside(a, i, j)) * h[i, j] + x[i]  # noqa: E731
+        return te.compute((8, 6), body, name="new"), None
+
+    return list(ad.scan(step, h0, xs)[:1]), [h0, xs, a]
+
+
+#: case → (what a step computes, what has a stage outside of the loop)
+INVARIANT = {
+    "a function": (lambda a, i, j: -te.exp(a[j]), ["new_values"]),
+    "two functions": (lambda a, i, j: te.exp(a[j]) * te.log(te.exp(a[0]) + 2.0), ["new_values"]),
+    "a function of a place, too": (
+        lambda a, i, j: te.sin(a[j] * i.astype(D)),
+        ["new_values"],
+    ),
+    "in bounds under a condition only": (
+        lambda a, i, j: te.if_then_else(j > 0, te.exp(a[j - 1]), 0.5),
+        [],
+    ),
+    "cheap": (lambda a, i, j: a[j] * 2.0, []),
+}
+
+
+@pytest.mark.parametrize("name", INVARIANT)
+def test_functions_that_no_step_changes_are_computed_once(name: str) -> None:
+    inside, stages = INVARIANT[name]
+    outputs, inputs = decays(inside)
+    moved = without_loop_invariants(outputs)
+    outside = [op.name for op in topological(moved) if "values" in op.name]
+    assert outside == stages
+    check_values(outputs, inputs)
+    head = te.compute((8, 6), lambda i, j: te.const(1.5, D) - j.astype(D), name="head")
+    check_values(list(ad.differentiate(outputs[0], inputs, head)), inputs)
+
+
+def test_one_stage_for_equal_values() -> None:
+    """Stages of a step whose reads have changed stay ones that a step changes."""
+    h0, xs, a = placeholders(h0=(8,), xs=(5, 8), a=(8,))
+
+    def step(h, x):
+        first = te.compute((8,), lambda i: te.tanh(h[i] * te.exp(a[i])) + x[i], name="first")
+        return te.compute((8,), lambda k: te.tanh(first[k]) * te.exp(a[k]), name="second"), None
+
+    outputs = list(ad.scan(step, h0, xs)[:1])
+    moved = without_loop_invariants(outputs)
+    assert [op.name for op in topological(moved) if "values" in op.name] == ["first_values"]
+    [loop] = loops_in(moved)
+    assert [op.name for op in topological(loop.step.news) if "values" in op.name] == [
+        "first_values"
+    ]
+    check_values(outputs, [h0, xs, a])

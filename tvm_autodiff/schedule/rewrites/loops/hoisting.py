@@ -29,6 +29,7 @@ from ....graph.stage import (
 from ....rules.batching import batched_stage, repeated
 from ...cost import STORE, SYMBOLIC_SIZE
 from .each_loop import each_loop
+from .invariant_values import with_invariant_values
 
 Key = tuple[int, int]
 Pair = tuple[Tensor, Tensor]
@@ -60,7 +61,7 @@ def hoisted(name: str, loop: Loop, gain: int = STORE) -> list[Tensor]:
     """
     if loop.carries_only:  # what leaves is stored for all times
         return loop_stage(name, loop)
-    loop = _with_work_before(loop, gain)
+    loop = _with_work_before(with_invariant_values(loop), gain)
     later = _leaving_later(loop, gain)
     if not later:
         return loop_stage(name, loop)
