@@ -28,7 +28,7 @@ from ...cost import STORE
 from ...nest.access import Affine, AffineForms, affine_forms, strides_along
 from ...nest.in_range import Loops, Safety
 from ...nest.inside import borders, has_borders, reads_within
-from ...rewrites.conditions.guards import safe_branches, unmarked
+from ...rewrites.conditions.guards import safe_branches, unmarked, with_sure_conditions
 
 
 def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
@@ -109,16 +109,19 @@ def without_branches(exprs: Sequence[Expr], loops: Loops) -> list[Expr]:
         return unmarked(exprs, loops)
     forms, last = AffineForms(loops.variables), list(loops.variables[-1:])
     safety, is_plain = Safety(loops), Fold(partial(_is_plain, forms, last))
+    plain = unmarked(exprs, loops)
+    surely = with_sure_conditions(plain)
 
     def visit(node: Expr) -> Expr | None:
         if op_name(node) != "if_then_else":
             return None
         condition, *branches = operands(node)
+        condition = surely(condition)
         keeps = holds_mark(condition) or not all(map(is_plain, branches))
         safe = None if keeps else safe_branches(branches, safety)
         return None if safe is None else select(condition, *safe)
 
-    return list(map(Rewriter(visit), unmarked(exprs, loops)))
+    return list(map(Rewriter(visit), plain))
 
 
 def _is_plain(forms: AffineForms, last: list[Var], node: Expr, parts: Sequence[bool]) -> bool:

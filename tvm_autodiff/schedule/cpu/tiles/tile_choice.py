@@ -26,6 +26,7 @@ from ...machine import Machine
 from ...nest.access import strides_along
 from ...nest.reductions.elementwise_body import Body, Steps
 from ...nest.reductions.products import Operand
+from ...rewrites.conditions.guards import selected
 from .copies import copy_cycles, launch_cycles, turn_cycles
 from .loop_order import TileOrders, streamed_bytes
 from .nests import Nest, padded_extents
@@ -249,7 +250,9 @@ def _plain_cycles(nest: Nest, inside: Steps, machine: Machine) -> float:
     last = nest.reduced[-1]
     work = sum(weight for along, weight in (*nest.steps, *inside) if last in along)
     lanes = machine.lanes(nest.dtype)
-    branches = any(op_name(node) in _BRANCHES for node in postorder(nest.body.reduction.sources))
+    reduction = nest.body.reduction
+    sources = selected(reduction.sources, [*nest.body.axes, *reduction.axes])
+    branches = any(op_name(node) in _BRANCHES for node in postorder(sources))
     vector = machine.vector_cycles(machine.vector_bytes)
     point = (0.5 * len(nest.body.operands) + work) * vector
     each = point / lanes
@@ -260,7 +263,7 @@ def _plain_cycles(nest: Nest, inside: Steps, machine: Machine) -> float:
     narrow = min(lanes, _power_of_two(nest.extents.get(node_id(nest.body.axes[-1].var), lanes)))
     if not branches and narrow >= MIN_LANES and _lies_along(nest.body.axes[-1], narrow, nest):
         return MARGIN * point / narrow * nest.iterations
-    if not branches and _lies_along(nest.body.reduction.axes[-1], lanes, nest):
+    if not branches and _lies_along(reduction.axes[-1], lanes, nest):
         extent = nest.extents.get(last, nest.symbolic)
         filled = extent / (-(-extent // lanes) * lanes)
         halvings = lanes.bit_length() - 1  # until the lanes of a sum are one

@@ -8,9 +8,14 @@ A select by a marked condition becomes a branch as well. All other selects and c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from ....codegen.passes.short_circuit import condition_of, holds_mark, marked
+from ....codegen.passes.short_circuit import (
+    condition_of,
+    holds_mark,
+    marked,
+    surely_evaluated,
+)
 from ....expr.build import conjuncts, if_then_else, like, negate, select
 from ....expr.dtypes import integer_range
 from ....expr.nodes import (
@@ -114,16 +119,32 @@ def selected_within(sources: Sequence[Expr], loops: Loops) -> tuple[Expr, ...]:
     """What is `selected` where loops run over some ranges."""
     if not any(op_name(node) == "if_then_else" for node in postorder(list(sources))):
         return tuple(sources)
-    safety = Safety(loops)
+    safety, plain = Safety(loops), unmarked(sources, loops)
+    surely = with_sure_conditions(plain)
 
     def visit(node: Expr) -> Expr | None:
         if op_name(node) != "if_then_else":
             return None
         condition, *branches = operands(node)
+        condition = surely(condition)
         safe = None if holds_mark(condition) else safe_branches(branches, safety)
         return None if safe is None else select(condition, *safe)
 
-    return tuple(map(Rewriter(visit), unmarked(sources, loops)))
+    return tuple(map(Rewriter(visit), plain))
+
+
+def with_sure_conditions(roots: Sequence[Expr]) -> Callable[[Expr], Expr]:
+    """``marked(c) → c`` for conditions of a `select` that expressions evaluate whatever holds: only
+    a branch would be merged with conditions around it.
+    """
+    if not holds_mark(list(roots)):
+        return lambda condition: condition
+    sure = set(map(node_id, surely_evaluated(roots)))
+
+    def visit(node: Expr) -> Expr | None:
+        return condition_of(node) if node_id(node) in sure else None
+
+    return Rewriter(visit)
 
 
 def safe_branches(branches: Sequence[Expr], is_safe: Safety) -> list[Expr] | None:
