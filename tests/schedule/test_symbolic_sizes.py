@@ -146,6 +146,29 @@ def test_negative_size(form):
     assert run(np.ones(2, "float32"))[0].shape == ((0,) if form == "output" else (2,))
 
 
+def test_temporaries_of_two_sizes_have_those_of_the_call():
+    """The kernels for calls with n of 1 would have ``2 - m`` elements."""
+    n, m = te.var("n"), te.var("m")
+    x, w = te.placeholder((n,), name="x"), te.placeholder((m,), name="w")
+    k, i = te.reduce_axis((0, m), "k"), te.reduce_axis((0, n - m + 1), "i")
+    y = te.compute((n - m + 1,), lambda i: te.sum(x[i + k] * w[k], axis=k), name="y")
+    total = te.compute((), lambda: te.sum(y[i] * y[i], axis=i), name="total")
+    run = ad.build([x, w], [total, *ad.differentiate(total, [x, w])], cache=False)
+    rng = np.random.default_rng(0)
+    for size, taps in ((10, 3), (100, 1), (70, 70), (3, 4), (1, 1), (1, 2)):
+        values, weights = (rng.standard_normal(one).astype("float32") for one in (size, taps))
+        windows = [values[at : at + taps] for at in range(size - taps + 1)]
+        rows = np.reshape(windows, (len(windows), taps))
+        sums = rows @ weights
+        got, dx, dw = run(values, weights)
+        wanted = np.convolve(2 * sums, weights) if len(windows) else np.zeros(size)
+        np.testing.assert_allclose(got, sums @ sums, rtol=1e-5)
+        np.testing.assert_allclose(dx, wanted, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(dw, rows.T @ (2 * sums), rtol=1e-4, atol=1e-4)
+    with pytest.raises(CallError, match=r"= -8 bytes for n = 10, m = 13"):
+        run(np.ones(10, "float32"), np.ones(13, "float32"))
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 @pytest.mark.parametrize("name", EXTENTS)
 def test_scatter_of_intermediates(name, dtype):

@@ -14,6 +14,7 @@ from ...errors import CallError
 from ...keywords import suggestion
 from ..arrays import Array, ArrayKind, is_masked, is_recorded, kind_of, numpy_kind
 from ..files.manifest import Manifest
+from .call_sizes import temporaries_of
 from .overlap import first_overlap
 from .results import NumberOf
 from .signature import Signature, TensorSpec, dim_text, dim_value
@@ -218,7 +219,9 @@ class CheckedArguments:
                     )
         pieces = [(storage.size, storage.tensors) for storage in self._manifest.storages]
         if self._manifest.sizes is not None:
-            pieces += [(one.size, (one.name,)) for one in self._manifest.sizes.temporaries]
+            every = self._manifest.sizes.temporaries
+            ours = (every[number] for number in temporaries_of(self._manifest.sizes, sizes))
+            pieces += [(one.size, (one.name,)) for one in ours]
         for size, names in pieces:
             value = dim_value(size, sizes)
             if value is not None and value < 0:
