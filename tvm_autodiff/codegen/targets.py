@@ -147,6 +147,23 @@ def cpu_vectors(target: Target) -> tuple[int, int]:
     return next(rows, _SSE)
 
 
+#: LLVM's names of instructions that compute float16, on x86 and on ARM
+_FLOAT16 = frozenset(("avx512fp16", "fullfp16"))
+
+
+def computes_float16(target: Target) -> bool:
+    """Whether a CPU target has instructions that compute float16, beside those that convert it.
+
+    Examples
+    --------
+    >>> computes_float16(target_from({"kind": "llvm", "mcpu": "sapphirerapids"}))
+    True
+    >>> computes_float16(target_from({"kind": "llvm", "mcpu": "znver4"}))
+    False
+    """
+    return not _FLOAT16.isdisjoint(cpu_features(target))
+
+
 #: the bytes of vectors that most cores multiply in a cycle
 USUAL_PORT_BYTES = 64
 

@@ -141,6 +141,8 @@ def build(
           docs/internals/performance.md); zeros, infinities and NaN give the C library's results. If
           true, they are calls of the C library, exp10 is a power, and sigmoid is computed in
           float64.
+        - float16 and bfloat16 are computed in float32, and rounded where a kernel stores them and
+          where the expressions cast. If true, each operation on float16 is rounded.
         - A divisor shared by a row becomes factors, which adds one rounding and stays finite
           wherever the quotient is. If true, it divides each element.
         - A factor or a divisor of a whole sum that is expensive to compute, or that stands beside

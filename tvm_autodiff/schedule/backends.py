@@ -12,14 +12,15 @@ from typing import Any
 from ..codegen.gpu_pipeline import GPU_PIPELINE
 from ..codegen.host.direct_calls import EXACT_PIPELINE, PIPELINE
 from ..codegen.modules import kernels_as_they_are
-from ..codegen.passes.bfloat16 import with_float32_inside
 from ..codegen.passes.indices.function_widths import needs_wider_indices, with_safe_indices
 from ..codegen.passes.indices.opaque_conversions import hide_conversions
 from ..codegen.passes.indices.opaque_indices import C_CAST
 from ..codegen.passes.infinities import with_infinities_from_bits
 from ..codegen.passes.launches import without_blocks
+from ..codegen.passes.narrow_floats import with_float32_inside
 from ..codegen.passes.opaque_choices import hide_choices
 from ..codegen.stages.primfunc import StageFunction
+from ..codegen.targets import computes_float16
 from .cost import MAX_NODES
 from .cpu.rules import CPU_RULES, LOOP_RULES
 from .cuda.rules import CUDA_RULES
@@ -49,19 +50,25 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     """Scheduled functions in their final form for compilation.
 
     On a CPU, calls of the C library are replaced by vectorised elementary functions, or, for exact
-    math and where their code would be too large, by the library's exact versions. On a GPU, indices
-    are hidden by C casts.
+    math and where their code would be too large, by the library's exact versions, and narrow floats
+    are computed in float32. On a GPU, indices are hidden by C casts.
     """
     if machine.kind == "cuda":
         return [replace(launch, func=_for_gpu(launch.func)) for launch in launches]
     if machine.kind != "llvm":
         return list(launches)
 
+    # exact math rounds each operation on float16 as it is written
+    native = machine.exact_math or computes_float16(machine.target)
+    widened = ("bfloat16",) if native else ("bfloat16", "float16")
+
     def with_functions(func: Any) -> Any:
         func = hide_conversions(hide_choices(func))
         # LLVM has to inline each call: its passes over so many copies take minutes
         exact = machine.exact_math or elementary_calls(func) > MAX_NODES
-        func = with_float32_inside(with_wide_functions(func))
+        func = with_wide_functions(func)
+        for dtype in widened:
+            func = with_float32_inside(func, dtype)
         func = with_library_functions(func, exact)
         return func if exact else with_own_functions(func)
 

@@ -1,7 +1,8 @@
-"""Computes bfloat16 on CPUs in float32, and reads and writes it by its bits.
+"""Computes bfloat16 and float16 on CPUs in float32, and reads and writes bfloat16 by its bits.
 
-TVM's legalisation does not enter the values of variables, and treats the bits of a variable as an
-integer. A cast of a branch between bfloat16 values crashes the process.
+TVM's legalisation of bfloat16 does not enter the values of variables, and treats the bits of a
+variable as an integer. A cast of a branch between bfloat16 values crashes the process. LLVM rounds
+each operation on float16 to it and makes float32 of it again, which takes three times as long.
 """
 
 from __future__ import annotations
@@ -15,54 +16,58 @@ from tvm.ir import prim
 from ...expr.nodes import Expr, Var, call_node, const_value, dtype_of, node_id, op_name, operands
 from ..stages.primfunc import PrimFunc
 
-_NARROW = "bfloat16"
-
 _BINARY = (prim.Add, prim.Sub, prim.Mul, prim.Div, prim.Min, prim.Max)
 
 
-def with_float32_inside(func: PrimFunc) -> PrimFunc:
-    """``B[i] = exp(A[i])*A[i]`` → ``B[i] = narrow(exp(wide(A[i]))*wide(A[i]))``.
+def with_float32_inside(func: PrimFunc, dtype: str) -> PrimFunc:
+    """``B[i] = exp(A[i])*A[i]`` → ``B[i] = narrow(exp(wide(A[i]))*wide(A[i]))``, for bfloat16 or
+    float16.
 
-    Local buffers of the function hold float32. Values are rounded where the function casts to
-    bfloat16, and where it stores to an array of bfloat16.
+    Local buffers of the function hold float32. Values are rounded where the function casts to the
+    dtype, and where it stores to an array of it.
     """
     found: list[Any] = []
     visitors = [(kind, found.append) for kind in (ir.TensorLoad, prim.Cast, prim.FloatImm)]
     visitors.append((tirx.BufferStore, lambda node: found.append(node.value)))
     tvm_ffi.structural_walk(func.body, visitors)
-    if not any(map(_is_narrow, found)):
+    mapped = _Mapped(func, dtype)
+    if not any(map(mapped.is_narrow, found)):
         return func
-    mapped = _Mapped(func)
     body = tvm_ffi.structural_map(func.body, mapped.visitors)
     return tirx.PrimFunc(list(func.params), body, func.ret_type, func.attrs)
 
 
 def wide(value: Expr) -> Expr:
-    """``float32(value)`` of a bfloat16, by its bits."""
+    """``float32(value)``, of a bfloat16 by its bits."""
     lanes = _lanes(value)
+    if not dtype_of(value).startswith("bfloat16"):
+        return tirx.Cast("float32" + lanes, value)
     bits = tirx.Cast("int32" + lanes, call_node("reinterpret", [value], "uint16" + lanes))
     return call_node("reinterpret", [bits << _number(16, lanes)], "float32" + lanes)
 
 
-def narrow(value: Expr) -> Expr:
-    """``bfloat16(value)`` of a float32, rounded to nearest, ties to even.
+def narrow(value: Expr, dtype: str) -> Expr:
+    """``bfloat16(value)`` or ``float16(value)`` of a float32, rounded to nearest, ties to even.
 
-    A NaN stays a NaN if its upper seven bits of significand are not all zero, as in NaNs that
-    processors produce. Handling others would repeat the value twice more.
+    A NaN stays a NaN as a bfloat16 if its upper seven bits of significand are not all zero, as in
+    NaNs that processors produce. Handling others would repeat the value twice more.
     """
     lanes = _lanes(value)
+    if dtype != "bfloat16":
+        return tirx.Cast(dtype + lanes, value)
     bits = call_node("reinterpret", [value], "int32" + lanes)
     odd = (bits >> _number(16, lanes)) & _number(1, lanes)
     rounded = (bits + (odd + _number(0x7FFF, lanes))) >> _number(16, lanes)
     half = tirx.Cast("uint16" + lanes, rounded & _number(0xFFFF, lanes))
-    return call_node("reinterpret", [half], _NARROW + lanes)
+    return call_node("reinterpret", [half], dtype + lanes)
 
 
 class _Mapped:
     """Rewrites nodes whose parts have been rewritten."""
 
-    def __init__(self, func: PrimFunc) -> None:
-        self._own: dict[int, Var] = {}  #: the float32 replacements of bfloat16 nodes
+    def __init__(self, func: PrimFunc, dtype: str) -> None:
+        self._dtype = dtype
+        self._own: dict[int, Var] = {}  #: the float32 replacements of narrow nodes
         self._kept: list[Any] = []  #: keeps what is named by its id
         self._sources: dict[int, Expr] = {}  #: result → what it was made of
         buffers: list[Any] = []
@@ -74,7 +79,7 @@ class _Mapped:
             ],
         )
         for buffer in buffers:
-            if buffer.ty.dtype == _NARROW:
+            if buffer.ty.dtype == self._dtype:
                 copied = tirx.decl_buffer(
                     buffer.shape, "float32", buffer.name, scope=buffer.scope()
                 )
@@ -93,6 +98,10 @@ class _Mapped:
             *((kind, self._binary) for kind in _BINARY),
         ]
 
+    def is_narrow(self, node: Any) -> bool:
+        """Whether a node has the dtype."""
+        return isinstance(node.ty, ir.PrimType) and dtype_of(node).startswith(self._dtype)
+
     def _take(self, old: Var, new: Var) -> None:
         self._own[node_id(old)] = new
         self._kept.append(old)
@@ -103,57 +112,55 @@ class _Mapped:
         return result
 
     def _variable(self, var: Var) -> Var:
-        if node_id(var) not in self._own and _is_narrow(var):
+        if node_id(var) not in self._own and self.is_narrow(var):
             self._take(var, tirx.Var(var.name, "float32" + _lanes(var)))
         return self._own.get(node_id(var), var)
 
     def _load(self, node: Any) -> Expr:
-        if not _is_narrow(node):
+        if not self.is_narrow(node):
             return node
         read = tirx.BufferLoad(node.source, list(node.indices))
-        return self._made(wide(read), read) if _is_narrow(read) else read
+        return self._made(wide(read), read) if self.is_narrow(read) else read
 
     def _store(self, node: Any) -> Any:
-        if node.buffer.ty.dtype != _NARROW or _is_narrow(node.value):
+        if node.buffer.ty.dtype != self._dtype or self.is_narrow(node.value):
             return node
         value = self._sources.get(node_id(node.value), node.value)
-        value = value if _is_narrow(value) else narrow(value)
+        value = value if self.is_narrow(value) else narrow(value, self._dtype)
         return tirx.BufferStore(node.buffer, value, list(node.indices))
 
     def _cast(self, node: Any) -> Expr:
-        if _is_narrow(node):
+        if self.is_narrow(node):
             lanes = _lanes(node)
             value = node.value
             if dtype_of(value) != "float32" + lanes:
                 value = tirx.Cast("float32" + lanes, value)
-            return self._made(wide(narrow(value)), value)
+            return self._made(wide(narrow(value, self._dtype)), value)
         return node.value if dtype_of(node.value) == dtype_of(node) else node
 
     def _call(self, node: Any) -> Expr:
         if op_name(node) == "reinterpret":
             [value] = operands(node)
-            if _is_narrow(node):
+            if self.is_narrow(node):
                 return wide(node)
             whole = dtype_of(node).startswith("uint16") and dtype_of(value).startswith("float32")
-            return call_node("reinterpret", [narrow(value)], dtype_of(node)) if whole else node
-        if not _is_narrow(node):
+            if not whole:
+                return node
+            return call_node("reinterpret", [narrow(value, self._dtype)], dtype_of(node))
+        if not self.is_narrow(node):
             return node
         args, types = list(node.args), list(node.ty_args) or None
         wider = ir.PrimType("float32" + _lanes(node))
         return ir.Call(node.op, args, node.attrs, types, ret_ty=wider)
 
     def _literal(self, node: Any) -> Expr:
-        return tirx.const(const_value(node), "float32") if _is_narrow(node) else node
+        return tirx.const(const_value(node), "float32") if self.is_narrow(node) else node
 
     def _select(self, node: Any) -> Expr:
-        return tirx.Select(*operands(node)) if _is_narrow(node) else node
+        return tirx.Select(*operands(node)) if self.is_narrow(node) else node
 
     def _binary(self, node: Any) -> Expr:
-        return type(node)(node.a, node.b) if _is_narrow(node) else node
-
-
-def _is_narrow(node: Any) -> bool:
-    return isinstance(node.ty, ir.PrimType) and dtype_of(node).startswith(_NARROW)
+        return type(node)(node.a, node.b) if self.is_narrow(node) else node
 
 
 def _lanes(node: Expr) -> str:

@@ -6,11 +6,17 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 import tvm_ffi
 from tvm import ir, te, tirx
+from tvm.ir import prim
 
 import tvm_autodiff as ad
-from tvm_autodiff.codegen.passes.bfloat16 import with_float32_inside
+from tvm_autodiff.codegen.passes.narrow_floats import with_float32_inside
+from tvm_autodiff.expr.nodes import dtype_of
+from tvm_autodiff.schedule.backends import rules_for
+from tvm_autodiff.schedule.machine import as_target, machine_of
+from tvm_autodiff.schedule.plan import Plan
 
 
 def converted(source: str, target: str, values: np.ndarray) -> np.ndarray:
@@ -73,7 +79,7 @@ def kept_between() -> tuple[Any, Any]:
 
 def test_nothing_but_arrays_is_bfloat16() -> None:
     x, outputs = kept_between()
-    func = with_float32_inside(te.create_prim_func([x, *outputs]))
+    func = with_float32_inside(te.create_prim_func([x, *outputs]), "bfloat16")
     arrays = {param.name for param in func.params}
     left = []
 
@@ -112,3 +118,31 @@ def test_a_guarded_read_below_functions_keeps_its_value() -> None:
     slopes = np.zeros((1, 5))
     slopes[0, best] = expected[0] * (1 - np.tanh(wide[best]) ** 2)
     np.testing.assert_allclose(np.asarray(gradient).astype(float), slopes, rtol=2**-8)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_float16_is_rounded_where_it_is_stored(exact: bool) -> None:
+    """Exact math rounds the product, which a sum then cancels."""
+    x = te.placeholder((64,), "float16", name="x")
+    y = te.compute((64,), lambda i: x[i] * x[i] - te.const(1.0, "float16"), name="y")
+    values = (1 + np.arange(64) / 1024).astype(np.float16)
+    [found] = ad.build([x], [y], exact_math=exact, cache=False)(values)
+    wide = values.astype(np.float32)
+    product = wide * wide
+    expected = (product.astype(np.float16) if exact else product) - np.float32(1)
+    np.testing.assert_array_equal(np.asarray(found), expected.astype(np.float16))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("sapphirerapids", "float16"), ("znver4", "float32")]
+)
+def test_instructions_of_float16_are_used_where_there_are_some(name: str, dtype: str) -> None:
+    x = te.placeholder((64,), "float16", name="x")
+    y = te.compute((64,), lambda i: x[i] * x[i] + x[i], name="y")
+    machine = machine_of(as_target({"kind": "llvm", "mcpu": name}), 1)
+    [step] = Plan([x], [y], (), machine, rules_for(machine)).steps()
+    found: set[str] = set()
+    tvm_ffi.structural_walk(
+        step.launch.func.body, (prim.Mul, lambda node: found.add(dtype_of(node).split("x")[0]))
+    )
+    assert {one for one in found if one.startswith("float")} == {dtype}
