@@ -60,3 +60,15 @@ def test_sums_share_copies():
     sums = [total(lambda p, i: g[p, i] * small[i, 1]), total(lambda p, i: g[p, i] + small[i, 1])]
     made = Graph(with_contiguous_operands(sums)).ops
     assert sum(op.name == "small_part" for op in made) == 1
+
+
+def test_of_symbolic_many_rows():
+    n = te.var("n")
+    rows, k = te.placeholder((n, N), "float64", "rows"), te.reduce_axis((0, N), "k")
+    before = te.compute((n,), lambda i: te.sum(rows[i, k] * small[k, 1], axis=k), "total")
+    [after] = with_contiguous_operands([before])
+    assert [op.name for op in Graph([after]).ops if op.name.endswith("_part")] == ["small_part"]
+    rng = np.random.default_rng(0)
+    values = {rows: rng.standard_normal((7, N)), small: rng.standard_normal((N, 3))}
+    [got] = evaluate_graph([after], values, {n: 7})
+    np.testing.assert_allclose(got, values[rows] @ values[small][:, 1], rtol=1e-13)

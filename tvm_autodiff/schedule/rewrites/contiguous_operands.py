@@ -24,7 +24,7 @@ from ...graph.stage import (
     reduction_stage,
 )
 from ...graph.structural import EqualStages
-from ..cost import LAUNCH_CYCLES, MIN_LANES, STORE
+from ..cost import LARGE_SIZE, LAUNCH_CYCLES, MIN_LANES, STORE
 from ..kernel import iterations
 from ..nest.access import depends_on_any, stride_of
 from ..nest.in_range import is_safe, loops_of
@@ -52,10 +52,10 @@ def with_contiguous_operands(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 def _changed(op: Operation, copied: Callable[[Expr, Axis], Expr]) -> list[Tensor] | None:
     reduction = reduction_of(op) if is_compute(op) else None
-    if reduction is None or reduction.init or iterations(op) < LAUNCH_CYCLES:
+    # a copy of few elements costs little where sizes turn out to be small
+    if reduction is None or reduction.init or iterations(op, LARGE_SIZE) < LAUNCH_CYCLES:
         return None
-    ranges = map(axis_range, loop_axes(op))
-    if any(low != 0 or not isinstance(extent, int) for low, extent in ranges):
+    if any(axis_range(axis)[0] != 0 for axis in loop_axes(op)):
         return None
     sources = [expand_lets(source) for source in reduction.sources]
     for axis in (*op.axis[-1:], *reduction.axes[-1:]):
@@ -75,10 +75,11 @@ def _copies(
     """What vectors along an axis read of copies, by the ids of the reads; nothing where these are
     not all that keeps them from memory in order.
     """
-    axes, width = loop_axes(op), int(axis_range(along)[1])
+    axes, width = loop_axes(op), axis_range(along)[1]
     variables = [axis.var for axis in axes]
-    if width < MIN_LANES:
+    if not isinstance(width, int) or width < MIN_LANES:
         return {}
+    points = iterations(op, LARGE_SIZE)
     apart: list[Expr] = []
     is_streamed = False
     for read in (node for node in postorder(list(sources)) if is_load(node)):
@@ -87,7 +88,7 @@ def _copies(
         used = [axis for axis in axes if depends_on_any(read, axis.var)]
         if stride_of(read, node_id(along.var), variables) == 1:
             is_streamed |= len(used) == len(axes)
-        elif len(used) == 1 and width * STORE <= iterations(op) and is_safe([read], loops_of(axes)):
+        elif len(used) == 1 and width * STORE <= points and is_safe([read], loops_of(axes)):
             apart.append(read)
         else:
             return {}
