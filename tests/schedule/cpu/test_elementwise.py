@@ -263,3 +263,16 @@ def test_expensive_functions_along_a_short_axis(name: str) -> None:
     np.testing.assert_allclose(
         build(tensors, y, cache=False)(*given), wanted(*given), rtol=1e-5
     )
+
+
+@pytest.mark.parametrize(("around", "lanes"), [(5, {"4"}), (200, set())])
+def test_the_loop_around_a_short_axis_has_vectors_if_it_is_long(around: int, lanes: set) -> None:
+    x = place((40, around + 4, 3))
+    element = lambda i, u, v: te.exp(x[i, u + v % 5, 0] - x[i, u, 1] * x[0, v, 2])  # noqa: E731
+    y = te.compute((40, around, 5), element, "y")
+    [launch] = elementwise(Kernel(y.op), avx512())
+    assert set(re.findall(r"T\.vectorized\((\d+)\)", launch.func.script())) == lanes
+    given = np.random.default_rng(0).standard_normal((40, around + 4, 3)).astype("float32")
+    windows = np.stack([given[:, v : v + around, 0] for v in range(5)], -1)
+    wanted = np.exp(windows - given[:, :around, 1:2] * given[0, :5, 2])
+    np.testing.assert_allclose(build([x], y, cache=False)(given), wanted, rtol=1e-5)

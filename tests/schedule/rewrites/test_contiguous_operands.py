@@ -72,3 +72,20 @@ def test_of_symbolic_many_rows():
     values = {rows: rng.standard_normal((7, N)), small: rng.standard_normal((N, 3))}
     [got] = evaluate_graph([after], values, {n: 7})
     np.testing.assert_allclose(got, values[rows] @ values[small][:, 1], rtol=1e-13)
+
+
+def test_of_symbolic_many_columns():
+    n = te.var("n")
+    square, points = (te.placeholder(s, "float64", "t") for s in ((n, n), (n, 3)))
+    k = te.reduce_axis((0, n), "k")
+    before = te.compute(
+        (n,), lambda i: te.sum(square[i, k] * (points[i, 1] - points[k, 1]), axis=k), "total"
+    )
+    [after] = with_contiguous_operands([before])
+    assert [op.name for op in Graph([after]).ops if op.name.endswith("_part")] == ["t_part"]
+    rng = np.random.default_rng(0)
+    values = {square: rng.standard_normal((7, 7)), points: rng.standard_normal((7, 3))}
+    [got] = evaluate_graph([after], values, {n: 7})
+    column = values[points][:, 1]
+    want = (values[square] * (column[:, None] - column)).sum(1)
+    np.testing.assert_allclose(got, want, rtol=1e-12)

@@ -37,7 +37,7 @@ from ...graph.stage import (
     bodies,
     shape_of,
 )
-from ..cost import SHORT_LOOP
+from ..cost import MIN_LANES, SHORT_LOOP
 from ..declined import Declined
 from ..elementary.functions import BRANCHING
 from ..fusion.groups import FusionGroup
@@ -98,14 +98,17 @@ def _chooses_by_data(op: Operation) -> bool:
 def _is_short_and_expensive(op: Operation, machine: Machine) -> bool:
     """Whether LLVM would unroll the last loop, and call expensive functions for single elements:
     ``w[p, l] = exp(n[p, 0]*a[l, 0] + n[p, 1]*a[l, 1])`` for 12 values of l. Loops of whole vectors
-    it writes in vectors.
+    it writes in vectors, and those of less than half of one along the loop around, if that is long.
     """
     if not len(op.axis) or _flat(op) or _short_rows(op, machine) or _contiguous_run(op) > 1:
         return False
     extent, values = axis_range(op.axis[-1])[1], bodies(op)
     lanes = min(machine.lanes(dtype_of(value)) for value in values)
-    short = isinstance(extent, int) and lanes < 2 * extent < 2 * SHORT_LOOP and extent % lanes > 0
-    return short and contains(values, is_expensive)
+    if not isinstance(extent, int) or not contains(values, is_expensive):
+        return False
+    around = axis_range(op.axis[-2])[1] if len(op.axis) > 1 else 1
+    least = MIN_LANES if isinstance(around, int) and around < SHORT_LOOP else lanes // 2 + 1
+    return least <= extent < SHORT_LOOP and extent % lanes > 0
 
 
 def _calls_branches(op: Operation) -> bool:

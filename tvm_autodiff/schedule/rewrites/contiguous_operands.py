@@ -25,7 +25,7 @@ from ...graph.stage import (
 )
 from ...graph.structural import EqualStages
 from ..cost import LARGE_SIZE, LAUNCH_CYCLES, MIN_LANES, STORE
-from ..kernel import iterations
+from ..kernel import iterations, size_of
 from ..nest.access import depends_on_any, stride_of
 from ..nest.in_range import is_safe, loops_of
 
@@ -75,9 +75,9 @@ def _copies(
     """What vectors along an axis read of copies, by the ids of the reads; nothing where these are
     not all that keeps them from memory in order.
     """
-    axes, width = loop_axes(op), axis_range(along)[1]
+    axes, width = loop_axes(op), size_of([axis_range(along)[1]], LARGE_SIZE)
     variables = [axis.var for axis in axes]
-    if not isinstance(width, int) or width < MIN_LANES:
+    if width < MIN_LANES:
         return {}
     points = iterations(op, LARGE_SIZE)
     apart: list[Expr] = []
