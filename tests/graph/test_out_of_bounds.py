@@ -234,6 +234,25 @@ def test_what_is_certain_is_refused(name):
         assert "guard the read" in str(caught.value)
 
 
+@pytest.mark.parametrize("guarded", [False, True])
+def test_indices_of_floats_are_refused(guarded):
+    """TVM would round them towards zero."""
+    x, t = te.placeholder((8,), name="x"), te.placeholder((5,), name="t")
+    read = lambda i: x[t[i] * 2.0]  # noqa: E731
+    y = te.compute(
+        (5,), lambda i: te.if_then_else(i > 1, read(i), 0.0) if guarded else read(i), name="y"
+    )
+    message = r"y reads x at t\[i\]\*2.0, which is float32: make an integer"
+    for attempt in (lambda: ad.build([x, t], y), lambda: ad.differentiate(y, [x])):
+        with pytest.raises(ad.InvalidArgumentError, match=message):
+            attempt()
+    whole = te.compute((5,), lambda i: x[t[i].astype("int32")], name="whole")
+    found = ad.build([x, t], whole, cache=False)(
+        np.arange(8, dtype="float32"), np.float32([0.2, 1.7, 2.5, 3, 7])
+    )
+    np.testing.assert_array_equal(found, [0, 1, 2, 3, 7])
+
+
 def test_negative_sizes_are_refused():
     def window(x):
         return summed(lambda i, k: x[i + k], axis(0, 3), shape=(x.shape[0] - 2,))

@@ -1,5 +1,5 @@
-"""Refuses tensors of negative size and reads that are provably out of bounds, before anything is
-built on them.
+"""Refuses tensors of negative size, indices of floats, and reads that are provably out of bounds,
+before anything is built on them.
 
 Only proved violations are errors. A read is checked if every loop around it runs and if the extreme
 values of its index are exact: the index is affine in the axes of a box, or the box is small enough
@@ -26,6 +26,7 @@ from ..expr.nodes import (
     always,
     const_value,
     dtype_of,
+    is_float,
     is_load,
     load_tensor,
     node_id,
@@ -45,6 +46,7 @@ from .stage import (
     is_scan,
     reduction_of,
     shape_of,
+    sources_of,
 )
 
 #: the maximum number of points at which a non-affine index is tried
@@ -74,9 +76,10 @@ def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
     OutOfBoundsError
         The message names the stage, the tensor, the index and the bounds.
     InvalidArgumentError
-        If a dimension is a negative number.
+        If a dimension is a negative number, or an index a float.
     """
     _refuse_negative_sizes(ops)
+    _refuse_float_indices(ops)
     if any(map(is_scan, ops)):
         return  # the ranges of the repeated stages of a te.scan are not those of its axes
     sizes: dict[Var, tuple[int, None]] = {
@@ -108,6 +111,17 @@ def _refuse_negative_sizes(ops: Sequence[Operation]) -> None:
                 f"{op.name} has shape {shape}, and a dimension cannot be negative: make the "
                 "tensors that it reads larger"
             )
+
+
+def _refuse_float_indices(ops: Sequence[Operation]) -> None:
+    """Indices that TVM would round towards zero without a word."""
+    for op in filter(is_compute, ops):
+        for read in filter(is_load, postorder(sources_of(op))):
+            for index in filter(is_float, operands(read)):
+                raise InvalidArgumentError(
+                    f"{op.name} reads {load_tensor(read).op.name} at {text(index)}, which is "
+                    f"{dtype_of(index)}: make an integer of it, as by .astype('int32')"
+                )
 
 
 def _loops(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:

@@ -12,7 +12,7 @@ from tests.differences import whole_slopes
 from tests.evaluate import evaluate_graph
 from tvm_autodiff import differentiate, simplify_reductions
 from tvm_autodiff.graph.graph import topological
-from tvm_autodiff.graph.stage import axis_range, is_compute, reduction_of
+from tvm_autodiff.graph.stage import axis_range, is_compute, reduction_of, shape_of
 
 D, N = "float64", 6
 RNG = np.random.default_rng(0)
@@ -104,3 +104,23 @@ def test_sums_for_a_place_that_may_lie_outside(name, place):
     [simple] = simplify_reductions(y)
     got, want = evaluate_graph([simple, y], data(place), strict=True)
     np.testing.assert_array_equal(got, want)
+
+
+def test_places_without_an_element_are_not_read():
+    """A diagonal of 12 has n places, whatever the condition on data says of the others."""
+    n, m = te.var("n"), 5
+    c, v = te.placeholder((n,), "int32", name="c"), te.placeholder((8,), D, name="v")
+    k = te.reduce_axis((0, 8), "k")
+
+    def body(i, b):
+        inner = te.if_then_else(te.all(c[i] >= 0, c[i] < 4), v[k], ZERO)
+        return te.sum(te.if_then_else(b.equal(i), inner, ZERO), axis=k)
+
+    y = te.compute((n, 12), body, name="y")
+    [solved] = simplify_reductions([y])
+    given = {c: np.zeros(m, "int32"), v: RNG.standard_normal(8)}
+    [wanted] = evaluate_graph([y], given, {n: m})
+    [got] = evaluate_graph([solved], given, {n: m}, strict=True)
+    np.testing.assert_allclose(got, wanted, rtol=1e-12)
+    shapes = [shape_of(op.output(0)) for op in topological([solved]) if reduction_of(op)]
+    assert shapes == [(12,)]

@@ -22,6 +22,7 @@ from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import axis_range, data_axis
 from ...rules.terms import Condition, guarded
 from ..sums.assemble import assemble
+from ..sums.data_equations import reads_inside
 from ..sums.iterations import sum_iterations
 from ..sums.sum import Sum, Target
 from ..sums.windows import is_jagged
@@ -40,11 +41,15 @@ def part_of_box(whole: Sum) -> Sum | None:
     guards += whole.placed
     if not guards:
         return None
-    part, places, inside = _part(whole.target, guards)
+    part, places, conditions = _part(whole.target, guards)
+    inside = [one for one in conditions if contains_load(one)]
     solved = whole.definition.at(part)
     if solved is None or solved.unsolved:
         return None
-    if inside:  # the box of the data's place, which may lie outside of the tensor
+    ranges = {axis.var: axis_range(axis) for axis in (*part.prefix, *part.axes, *solved.axes)}
+    if not all(reads_inside(one, ranges) for one in (solved.source, *solved.guards)):
+        inside = conditions  # a place of the box without an element may lie outside of a tensor
+    if inside:
         value = guarded(solved.source, [Condition(all_of(inside), True)])
         solved = replace(solved, source=value)
     name = f"{whole.definition.name}_part"
@@ -77,8 +82,8 @@ def _implied(whole: Sum, guards: Sequence[Expr]) -> list[Expr]:
 
 
 def _part(target: Target, guards: list[Expr]) -> tuple[Target, list[Expr], list[Expr]]:
-    """The elements where guards hold, the index of an element among them, and what the data of the
-    guards must satisfy for such an element to exist.
+    """The elements where guards hold, as a box, the index of an element in it, and the conditions
+    under which there is an element at a place of the box.
     """
     variables = tuple(axis.var for axis in target.axes)
     solution = simplify_domain(Domain(variables, target.ranges, tuple(guards)))
@@ -88,5 +93,5 @@ def _part(target: Target, guards: list[Expr]) -> tuple[Target, list[Expr], list[
     move = substituter({old: axis.var for old, axis in zip(new.variables, axes, strict=True)})
     places = tuple(move(solution.old_to_new[var]) for var in variables)
     part = Target(target.prefix, tuple(axes), places)
-    inside = [move(c) for c in new.conditions if contains_load(c)]
-    return part, [solution.new_to_old[var] for var in new.variables], inside
+    conditions = [move(c) for c in new.conditions]
+    return part, [solution.new_to_old[var] for var in new.variables], conditions

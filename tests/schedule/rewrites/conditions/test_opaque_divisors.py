@@ -15,7 +15,7 @@ from tvm_autodiff.expr.integers.intervals import range_intervals
 from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.schedule.rewrites.conditions.opaque_divisors import with_opaque_divisors
 
-i, n = te.var("i"), te.var("n")
+i, n, z = te.var("i"), te.var("n"), te.var("z")
 Y = te.placeholder((8,), "float32", "Y")
 X, T = te.placeholder((8,), "float32", "X"), te.var("t", "float32")
 
@@ -24,7 +24,7 @@ def f32(value: Any) -> Any:
     return value.astype("float32")
 
 
-#: an expression over 0 <= i < 8 and n > 0, and what TVM gets
+#: an expression over 0 <= i < 8, n > 0 and z of zero, and what TVM gets
 BODIES: dict[str, tuple[Any, str]] = {
     "an index": (X[i] / f32(i), "X[i]/itself(float32(i))"),
     "a positive index": (X[i] / f32(i + 1), "X[i]/float32(i + 1)"),
@@ -35,6 +35,7 @@ BODIES: dict[str, tuple[Any, str]] = {
     "elements of two tensors": (X[i] / (X[0] - Y[0]), "X[i]/(X[0] - Y[0])"),
     "what cancels": (X[i] / (X[0] - X[0]), "X[i]/itself(X[0] - X[0])"),
     "what cancels in a product": (X[i] / (2.0 * (X[i] - X[i])), "X[i]/itself(2.0*(X[i] - X[i]))"),
+    "elements along a loop of one step": (X[i] / (X[z] - X[0]), "X[i]/itself(X[z] - X[0])"),
     "a let": (tirx.Let(T, X[i] + 1.0, X[i] / T), "let t = X[i] + 1.0 in X[i]/t"),
     "a literal": (X[i] / 2.0, "X[i]/2.0"),
     "floats": (X[i] / (f32(i) - 1.0), "X[i]/itself(float32(i) - 1.0)"),
@@ -46,7 +47,7 @@ BODIES: dict[str, tuple[Any, str]] = {
 @pytest.mark.parametrize("name", BODIES)
 def test_what_is_hidden(name: str) -> None:
     body, wanted = BODIES[name]
-    ranges = range_intervals({i: (0, 8), n: (1, None)})
+    ranges = range_intervals({i: (0, 8), n: (1, None), z: (0, 1)})
     found = with_opaque_divisors(body, ranges)
     assert text(found) == wanted
     assert text(with_opaque_divisors(found, ranges)) == wanted
@@ -65,6 +66,12 @@ def series(x: Any, size: Any) -> Any:
     return te.compute((), lambda: te.sum(te.if_then_else(k > 0, x[k] / f32(k), 0.0), axis=k))
 
 
+def pairs(x: Any, size: Any) -> Any:
+    k = te.reduce_axis((0, size), "k")
+    value = lambda i: te.if_then_else(k != i, 1.0 / (x[i] - x[k]), 0.0)  # noqa: E731
+    return te.compute((size,), lambda i: te.sum(value(i), axis=k), name="y")
+
+
 PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "quotients": lambda x, m: te.compute(
         (m,), lambda i: te.if_then_else(i > 0, x[i] / f32(i), 0.0), name="y"
@@ -80,6 +87,10 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
         (m,), lambda i: te.if_then_else(m > 1, x[i] * f32(i) / f32(m - 1), 0.0), name="y"
     ),
     "a sum": series,
+    "a sum over pairs of elements": pairs,
+    "elements times a place": lambda x, m: te.compute(
+        (m, m), lambda i, j: te.if_then_else(i > 0, x[j] / (x[j] * f32(i)), 0.0), name="y"
+    ),
 }
 
 

@@ -142,6 +142,18 @@ def divisor_under_a_condition():
     return inputs, te.compute((12,), body, name="y")
 
 
+def shared_over_a_part_of_the_axes():
+    """Both terms begin with the sum of the condition over n, and one of them sums over k, too."""
+    g, x, z = inputs = arrays((3, 2), (18, 3), (18,))
+    k, n = axes(k=3, n=16)
+
+    def body(i, j):
+        holds = te.all(g[k, i] > 0.0, n >= i)
+        return te.sum(te.if_then_else(holds, x[j, k] - z[j], 0.0), axis=[k, n])
+
+    return inputs, te.compute((2, 18), body, name="y")
+
+
 #: name → (program, multiplications as written, and after)
 CASES = {
     "chain": (chain, 6 * 5 * 504 * 3, 6 * 9 * 8 + 6 * 8 * 7 + 6 * 7 * 5),
@@ -154,6 +166,7 @@ CASES = {
     "divided": (divided, 12 * 11 * 9 * 2, 12 * 11 * (9 + 1)),
     "condition of results": (condition_of_results, 12 * 11 * 9, 12 * 9),
     "condition of no factor": (condition_of_no_factor, 12 * 180, 12 * 180),
+    "shared over a part of the axes": (shared_over_a_part_of_the_axes, 0, 2 * 18 * 4),
     "divisor under a condition": (divisor_under_a_condition, 12 * 1200 * 3, 12 * 30 * (40 + 4)),
 }
 

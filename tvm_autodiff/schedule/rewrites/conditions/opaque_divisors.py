@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....expr.build import const
 from ....expr.integers.intervals import Interval, Intervals
 from ....expr.intrinsics import itself
 from ....expr.nodes import (
@@ -15,6 +16,8 @@ from ....expr.nodes import (
     Expr,
     Var,
     const_value,
+    dtype_of,
+    is_const,
     is_integer,
     is_load,
     node_id,
@@ -22,7 +25,7 @@ from ....expr.nodes import (
     operands,
     with_operands,
 )
-from ....expr.rewrite import contains_load, postorder, rewrite, variables_of
+from ....expr.rewrite import contains_load, postorder, rewrite, substitute, variables_of
 from ....expr.structural import StructuralKeys
 
 _DIVISIONS = frozenset((*INTEGER_DIVISIONS, "div"))
@@ -40,6 +43,12 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
     """
     bounds = Intervals(variable)
 
+    def alone(divisor: Expr) -> Expr:
+        """``x[i] - x[k] → x[0] - x[0]`` for loops of one step."""
+        ends = {var: variable(var) for var in variables_of(divisor) if is_integer(var)}
+        steps = {var: low for var, (low, high) in ends.items() if low == high}
+        return substitute(divisor, {var: const(low, dtype_of(var)) for var, low in steps.items()})
+
     def visit(node: Expr) -> Expr | None:
         if op_name(node) not in _DIVISIONS:
             return None
@@ -47,7 +56,7 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
         if const_value(divisor) or is_load(divisor):
             return None
         read = contains_load(divisor) or not all(map(is_integer, variables_of(divisor)))
-        if read and not _cancels(divisor):
+        if read and not _cancels(alone(divisor)):
             return None  # also what a let computes from elements
         number = divisor
         while op_name(number) == "cast":
@@ -64,7 +73,9 @@ def with_opaque_divisors(root: Expr, variable: Callable[[Var], Interval]) -> Exp
 
 
 def _cancels(expr: Expr) -> bool:
-    """Whether an expression contains ``y - y``."""
+    """Whether an expression is zero, or contains ``y - y``."""
+    if is_const(expr, 0):
+        return True
     differences = [node for node in postorder(expr) if op_name(node) == "sub"]
     keys = StructuralKeys().parts(expr) if differences else {}
     return any(keys[node_id(a)] == keys[node_id(b)] for a, b in map(operands, differences))

@@ -222,7 +222,8 @@ def _eliminated(
     """The factors and axes that are left after an elimination."""
     rest = {one: factor for one, factor in items.items() if one not in bucket}
     result = frozenset[int]().union(*(items[one] for one in bucket)) - axes
-    others = tuple(group for group in groups if not group <= axes)
+    # a first elimination that others share may be over a part of a group
+    others = tuple(group - axes for group in groups if not group <= axes)
     return {**rest, frozenset[int]().union(*bucket): result}, others
 
 
