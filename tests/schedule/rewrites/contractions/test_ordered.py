@@ -154,6 +154,18 @@ def shared_over_a_part_of_the_axes():
     return inputs, te.compute((2, 18), body, name="y")
 
 
+def a_loop_that_cancels():
+    """The condition names n, on which it does not depend."""
+    g, x, z = inputs = arrays((3,), (18, 40), (18,))
+    k, n = axes(k=3, n=40)
+
+    def body(j):
+        holds = g[k] > z[j - n * 2 + n * 2]
+        return te.sum(te.if_then_else(holds, x[j, n], 0.0), axis=[k, n])
+
+    return inputs, te.compute((18,), body, name="y")
+
+
 #: name → (program, multiplications as written, and after)
 CASES = {
     "chain": (chain, 6 * 5 * 504 * 3, 6 * 9 * 8 + 6 * 8 * 7 + 6 * 7 * 5),
@@ -166,6 +178,7 @@ CASES = {
     "divided": (divided, 12 * 11 * 9 * 2, 12 * 11 * (9 + 1)),
     "condition of results": (condition_of_results, 12 * 11 * 9, 12 * 9),
     "condition of no factor": (condition_of_no_factor, 12 * 180, 12 * 180),
+    "a loop that cancels": (a_loop_that_cancels, 18 * 120 * 2, 18 * 40),
     "shared over a part of the axes": (shared_over_a_part_of_the_axes, 0, 2 * 18 * 4),
     "divisor under a condition": (divisor_under_a_condition, 12 * 1200 * 3, 12 * 30 * (40 + 4)),
 }

@@ -121,7 +121,7 @@ def product_of(op: Operation, of_loops: bool = False) -> Product | None:
     found: list[Operand] = []
     scale: list[Expr] = []
     inside: list[tuple[Expr, Operand | None, tuple[Expr, ...]]] = []
-    pairs = conditional_factors(_without_cancelled(reduction.sources[0], variables))
+    pairs = conditional_factors(without_cancelled(reduction.sources[0], variables))
     for factor, conditions in pairs:
         operand = None
         if not _reads(factor) and not _varies(factor, variables):
@@ -171,7 +171,7 @@ def product_of(op: Operation, of_loops: bool = False) -> Product | None:
     return Product(tuple(op.axis), reduction, found, scale)
 
 
-def _without_cancelled(source: Expr, variables: Sequence[Var]) -> Expr:
+def without_cancelled(source: Expr, variables: Sequence[Var]) -> Expr:
     """``i - k + 1 + k < n → i + 1 < n``: loops whose terms cancel in a linear form leave the text,
     which would tie a factor to a sum that it does not depend on.
     """

@@ -38,6 +38,7 @@ from ...nest.reductions.products import (
     guarded,
     is_sum,
     product_of,
+    without_cancelled,
 )
 from .order import Variables, points
 
@@ -159,7 +160,8 @@ def divisor_of(factor: Expr) -> Expr | None:
 
 def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction | None:
     """A term as a product. Conditions that no factor knows may be a factor of their own."""
-    source = _with_inverses(term, reduction)
+    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
+    source = _with_inverses(without_cancelled(term, variables), reduction)
     guards, parts = factors_of(source)
     factors: list[Operand] = []
     product = _product(op, reduction, source)
