@@ -284,7 +284,7 @@ class Here:
         yield Price("NEAR_BYTE", cost.NEAR_BYTE, self.near, "cycles in a core's own cache")
         yield Price("SHARED_BYTE", cost.SHARED_BYTE, self.shared(), "cycles more than near")
         yield Price("MEMORY_BYTE", cost.MEMORY_BYTE, self.memory(), "cycles more than near")
-        yield Price("GATHER", cost.GATHER, self.gathered(), "cycles of an element, first cache")
+        yield Price("gather", None, self.gathered(), "cycles of an element, first cache")
         yield Price("KERNEL_CALL", cost.KERNEL_CALL, self.kernel_call(), "points worth a call")
         if len(os.sched_getaffinity(0)) > 1:
             launch = self.launch()

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..codegen.host.workspace import PlannedStorage, Temporary
 from ..expr.nodes import Tensor, node_id, op_name, tensor_key
 from ..expr.rewrite import variables_of
+from ..graph.graph import Graph
 from ..graph.kinds.rewind import Rewind
 from ..graph.loop_plans import loops_back, size_of_state
+from ..graph.size_limits import size_limits
 from ..graph.stage import Extent, Operation, shape_of
 from ..runtime.calls.signature import Dim, Signature
 from ..runtime.calls.tensor_signature import dimension_of
 from ..runtime.files.host import needs_of
-from ..runtime.files.manifest import Launch, LoopBack, Manifest, SizePart, Sizes, Storage
+from ..runtime.files.manifest import (
+    Launch,
+    Limit,
+    LoopBack,
+    Manifest,
+    SizePart,
+    Sizes,
+    Storage,
+)
 from ..schedule.compilation import Compiled
 from ..schedule.emit.direct import CallSizes
 from ..schedule.size_parts import Plans
@@ -70,6 +80,7 @@ def manifest_of(request: Request, done: Compiled, plans: Plans) -> Manifest:
         *needs_of(plan.machine.target),
         tuple(_loop_back(request, *found) for found in loops_back(plan.results)),
         None if program.sizes is None else _sizes_of(signature, plan.inputs, program.sizes),
+        _limits_of(request),
     )
 
 
@@ -101,8 +112,27 @@ def _sizes_of(signature: Signature, inputs: Sequence[Tensor], sizes: CallSizes) 
     return Sizes(values, temporaries, parts)
 
 
+def _limits_of(request: Request) -> tuple[Limit, ...]:
+    """What the sizes of a call have to satisfy, in the symbols of the signature."""
+    wanted = [*request.outputs, *(new for _, new in request.updates)]
+    told = _told_by(request)
+    found = []
+    for one in size_limits(Graph(wanted).ops):
+        most, dim = told(one.most), told(one.dim)
+        loops = tuple(loop for loop in map(told, one.loops) if loop is not None)
+        if most is not None and dim is not None and len(loops) == len(one.loops):
+            found.append(Limit(one.stage, one.tensor, most, dim, loops))
+    return tuple(found)
+
+
 def _loop_back(request: Request, op: Operation, rewind: Rewind) -> LoopBack:
     """The plan of a reverse loop, in the symbols of the signature."""
+    told, length, state = _told_by(request), rewind.ahead.length, size_of_state(rewind)
+    return LoopBack(str(op.name), told(length), rewind.slots, told(state))
+
+
+def _told_by(request: Request) -> Callable[[Extent], Dim | None]:
+    """Extents in the symbols of the signature; None for those with others."""
     specs = (*request.signature.inputs, *request.signature.outputs)
     symbols = {
         node_id(expr): dim
@@ -116,5 +146,4 @@ def _loop_back(request: Request, op: Operation, rewind: Rewind) -> LoopBack:
         known = all(node_id(var) in symbols for var in symbolic)
         return dimension_of(extent, dict(symbols)) if known else None
 
-    length, state = rewind.ahead.length, size_of_state(rewind)
-    return LoopBack(str(op.name), told(length), rewind.slots, told(state))
+    return told

@@ -55,7 +55,7 @@ _LARGEST = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 
 
 @dataclass(frozen=True)
-class _Box:
+class Box:
     """The axes around a read, with minimum and extent, and sizes, which are at least one."""
 
     ranges: dict[int, tuple[Extent, Extent]]
@@ -82,25 +82,30 @@ def refuse_reads_out_of_bounds(ops: Sequence[Operation]) -> None:
     _refuse_float_indices(ops)
     if any(map(is_scan, ops)):
         return  # the ranges of the repeated stages of a te.scan are not those of its axes
-    sizes: dict[Var, tuple[int, None]] = {
+    sizes = sizes_of(ops)
+    for op in ops:
+        if not is_compute(op):
+            continue
+        for axes, roots in loops_of_stage(op):
+            reads = unguarded_reads(roots)
+            doubtful = [read for read in reads if not is_inside(read, axes)]
+            box = box_of(axes, sizes)
+            if box is not None:
+                for read in doubtful:
+                    _check(op, read, box)
+                for read, conditions in _guarded_reads(roots):
+                    _check_at_points(op, read, conditions, axes, box)
+
+
+def sizes_of(ops: Sequence[Operation]) -> dict[Var, tuple[int, None]]:
+    """The symbolic sizes of placeholders, which are at least one."""
+    return {
         dim: (1, None)
         for op in ops
         if is_placeholder(op)
         for dim in shape_of(op.output(0))
         if not isinstance(dim, int) and op_name(dim) == "var"
     }
-    for op in ops:
-        if not is_compute(op):
-            continue
-        for axes, roots in _loops(op):
-            reads = _unguarded_reads(roots)
-            doubtful = [read for read in reads if not _is_inside(read, axes)]
-            box = _box(axes, sizes)
-            if box is not None:
-                for read in doubtful:
-                    _check(op, read, box)
-                for read, conditions in _guarded_reads(roots):
-                    _check_at_points(op, read, conditions, axes, box)
 
 
 def _refuse_negative_sizes(ops: Sequence[Operation]) -> None:
@@ -124,7 +129,7 @@ def _refuse_float_indices(ops: Sequence[Operation]) -> None:
                 )
 
 
-def _loops(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:
+def loops_of_stage(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:
     """The axes of a stage, and the expressions that it evaluates at every point of them."""
     reduction = reduction_of(op)
     if reduction is None:
@@ -136,7 +141,7 @@ def _loops(op: Operation) -> Iterator[tuple[list[Axis], list[Expr]]]:
         yield axes, [expand_lets(source) for source in reduction.sources]
 
 
-def _unguarded_reads(roots: Iterable[Expr]) -> list[Expr]:
+def unguarded_reads(roots: Iterable[Expr]) -> list[Expr]:
     """The reads that are evaluated whatever the conditions are, including reads in conditions."""
     pending, seen, found = list(roots), set(), []
     while pending:
@@ -181,7 +186,7 @@ def _reads_data(roots: Sequence[Expr]) -> bool:
     return any(is_load(node) for node in postorder(list(roots)))
 
 
-def _is_inside(read: Expr, axes: Sequence[Axis]) -> bool:
+def is_inside(read: Expr, axes: Sequence[Axis]) -> bool:
     """Whether each index is simply an axis that is as long as the dimension."""
     extents = {node_id(axis.var): axis.dom for axis in axes}
     for index, dim in zip(operands(read), load_tensor(read).shape, strict=True):
@@ -195,7 +200,7 @@ def _is_inside(read: Expr, axes: Sequence[Axis]) -> bool:
     return True
 
 
-def _box(axes: Sequence[Axis], sizes: Mapping[Var, tuple[int, None]]) -> _Box | None:
+def box_of(axes: Sequence[Axis], sizes: Mapping[Var, tuple[int, None]]) -> Box | None:
     """The axes as a box whose points are all visited, for all sizes, or None for other loops."""
     known = {node_id(var) for var in sizes}
     ranges: dict[int, tuple[Extent, Extent]] = {}
@@ -209,13 +214,13 @@ def _box(axes: Sequence[Axis], sizes: Mapping[Var, tuple[int, None]]) -> _Box | 
         if extent <= 0 if isinstance(extent, int) else not prove(extent >= 1, sizes):
             return None
         ranges[node_id(axis.var)] = low, extent
-    return _Box(ranges, {node_id(axis.var): axis.var for axis in axes}, dict(sizes))
+    return Box(ranges, {node_id(axis.var): axis.var for axis in axes}, dict(sizes))
 
 
-def _check(op: Operation, read: Expr, box: _Box) -> None:
+def _check(op: Operation, read: Expr, box: Box) -> None:
     tensor = load_tensor(read)
     for number, (index, dim) in enumerate(zip(operands(read), shape_of(tensor), strict=True)):
-        found = _extremes(index, dim, box)
+        found = extremes(index, dim, box)
         if found is None:
             continue
         least, most = found
@@ -237,10 +242,10 @@ def _error(
 
 
 def _check_at_points(
-    op: Operation, read: Expr, conditions: Sequence[Expr], axes: Sequence[Axis], box: _Box
+    op: Operation, read: Expr, conditions: Sequence[Expr], axes: Sequence[Axis], box: Box
 ) -> None:
     """Check a read in a branch: evaluate its indices at the points where the branch is taken."""
-    if _is_inside(read, axes):
+    if is_inside(read, axes):
         return
     for number, (index, dim) in enumerate(
         zip(operands(read), shape_of(load_tensor(read)), strict=True)
@@ -275,7 +280,7 @@ def _variables(expr: Expr) -> set[int]:
     return {node_id(var) for var in variables_of(expr)}
 
 
-def _below(value: Extent, bound: Extent, box: _Box, certain: bool = True) -> bool:
+def _below(value: Extent, bound: Extent, box: Box, certain: bool = True) -> bool:
     """Whether ``value < bound`` is certain, or possible if `certain` is false."""
     if isinstance(value, int) and isinstance(bound, int):
         return value < bound
@@ -286,7 +291,7 @@ def _shown(value: Extent) -> str:
     return str(value) if isinstance(value, int) else text(simplify(value))
 
 
-def _extremes(index: Expr, dim: Extent, box: _Box) -> tuple[Extent, Extent] | None:
+def extremes(index: Expr, dim: Extent, box: Box) -> tuple[Extent, Extent] | None:
     """The smallest and the largest value of an index, both attained; None if unknown or in bounds.
     """
     value = const_value(index)
@@ -299,7 +304,7 @@ def _extremes(index: Expr, dim: Extent, box: _Box) -> tuple[Extent, Extent] | No
     return _tried_extremes(index, dim, box) if affine is None else affine
 
 
-def _affine_extremes(index: Expr, box: _Box) -> tuple[Extent, Extent] | None:
+def _affine_extremes(index: Expr, box: Box) -> tuple[Extent, Extent] | None:
     terms, constant = linear_terms(index)
     least: Extent = constant
     most: Extent = constant
@@ -326,7 +331,7 @@ def _affine_extremes(index: Expr, box: _Box) -> tuple[Extent, Extent] | None:
     return least, most
 
 
-def _tried_extremes(index: Expr, dim: Extent, box: _Box) -> tuple[int, int] | None:
+def _tried_extremes(index: Expr, dim: Extent, box: Box) -> tuple[int, int] | None:
     """The extremes over all points, or None if they are in bounds, which is cheaper to check."""
     bounds = _bounds([index], box)
     if bounds is None:
@@ -341,7 +346,7 @@ def _tried_extremes(index: Expr, dim: Extent, box: _Box) -> tuple[int, int] | No
     return None if tried is None else (min(tried)[0], max(tried)[0])
 
 
-def _bounds(exprs: Sequence[Expr], box: _Box) -> dict[Var, tuple[int, int]] | None:
+def _bounds(exprs: Sequence[Expr], box: Box) -> dict[Var, tuple[int, int]] | None:
     """The minimum and extent of each variable, or None if one of them is a size."""
     bounds: dict[Var, tuple[int, int]] = {}
     for var in variables_of(list(exprs)):
@@ -357,7 +362,7 @@ def _is_below(interval: tuple[int, int], dtype: str) -> bool:
     return max(-interval[0], interval[1]) < _LARGEST[dtype]
 
 
-def _tried(exprs: Sequence[Expr], box: _Box) -> list[tuple[int, ...]] | None:
+def _tried(exprs: Sequence[Expr], box: Box) -> list[tuple[int, ...]] | None:
     """The values at all points, if there are few points and no step leaves its dtype."""
     bounds = _bounds(exprs, box)
     if bounds is None or prod(extent for _, extent in bounds.values()) > _MOST_POINTS:

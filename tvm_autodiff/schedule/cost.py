@@ -25,9 +25,6 @@ KERNEL_CALL = 128
 #: to start a function and to wait for its threads, or a kernel of a GPU, and what is not worth one:
 #: 1 to 2 µs
 LAUNCH_CYCLES = 4_000
-#: to read an element of a vector whose elements lie apart, in the first cache, as `calibrate.py`
-#: measures
-GATHER = 1.2
 TURNED = 0.5  #: to write an element in another order, in the cache; twice as much beyond
 #: to read a byte of a core's own cache beyond the first one, as `calibrate.py` measures
 NEAR_BYTE = 0.037

@@ -205,6 +205,7 @@ class CheckedArguments:
                 shape, dtype = kind.shape_dtype(array)
                 self.signature.check_array("argument", spec, shape, dtype, sizes)
         self._check_not_negative(sizes)
+        self._check_limits(sizes)
 
     def _check_not_negative(self, sizes: dict[str, int]) -> None:
         """Raise `CallError` if a result or a temporary would have a negative size."""
@@ -228,4 +229,16 @@ class CheckedArguments:
                 raise CallError(
                     f"{', '.join(names)} would take {dim_text(size)} = {value} "
                     f"bytes for {given}: pass larger arrays"
+                )
+
+    def _check_limits(self, sizes: dict[str, int]) -> None:
+        """Raise `CallError` if a stage would read outside of a tensor for these sizes."""
+        for one in self._manifest.limits:
+            most, dim = dim_value(one.most, sizes), dim_value(one.dim, sizes)
+            runs = all((dim_value(loop, sizes) or 0) > 0 for loop in one.loops)
+            if runs and most is not None and dim is not None and most >= dim:
+                given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+                raise CallError(
+                    f"{one.stage} reads {one.tensor} up to element {most} of a dimension that has "
+                    f"{dim} for {given}: pass arrays whose sizes agree"
                 )

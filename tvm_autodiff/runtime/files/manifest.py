@@ -125,6 +125,19 @@ class LoopBack:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """A stage reads up to the place `most` of a dimension of a tensor, which has `dim` elements, if
+    its `loops` have steps.
+    """
+
+    stage: str
+    tensor: str
+    most: Dim
+    dim: Dim
+    loops: tuple[Dim, ...] = ()
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A compiled program without its code.
 
@@ -151,6 +164,8 @@ class Manifest:
         The CPU features that it may use, by their LLVM names.
     loops : tuple of LoopBack
         The loops that keep some of their states.
+    limits : tuple of Limit
+        What the sizes of a call have to satisfy.
     """
 
     signature: Signature
@@ -166,6 +181,7 @@ class Manifest:
     features: tuple[str, ...] = ()
     loops: tuple[LoopBack, ...] = ()
     sizes: Sizes | None = None
+    limits: tuple[Limit, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """A form that JSON can hold."""
@@ -183,6 +199,7 @@ class Manifest:
             "features": list(self.features),
             "loops": [asdict(loop) for loop in self.loops],
             "sizes": None if self.sizes is None else asdict(self.sizes),
+            "limits": [asdict(limit) for limit in self.limits],
         }
 
     @staticmethod
@@ -202,6 +219,7 @@ class Manifest:
             tuple(data["features"]),
             tuple(LoopBack(**row) for row in data["loops"]),
             _sizes_from(data.get("sizes")),
+            tuple(Limit(**row) for row in data.get("limits", ())),
         )
 
 

@@ -14,13 +14,10 @@ from ....expr.dtypes import itemsize
 from ....expr.nodes import Expr, Var, dtype_of, is_float, is_load, load_tensor, node_id, operands
 from ....expr.rewrite import depends_on, postorder
 from ....graph.stage import shape_of
-from ...cost import CALL, GATHER, MAX_STRIDE, NEAR_BYTE
+from ...cost import CALL, MAX_STRIDE, NEAR_BYTE
 from ...kernel import size_of
 from ...machine import Machine
 from ...nest.access import stride_of
-
-#: a core does two operations, or reads two elements, in a cycle
-OPERATION = 0.5
 
 
 def cycles_of_point(
@@ -34,19 +31,25 @@ def cycles_of_point(
     """The cycles of a point of a loop whose neighbours are along a variable, in vectors of so many
     lanes or one by one. What the innermost loop over points does not change costs nothing.
     """
-    total = 0.0
+    total, size = 0.0, max(itemsize(dtype_of(value)) for value in values)
+    operation = machine.vector_cycles(int(lanes * size)) / lanes
     for node in postorder(list(values)):
         if is_load(node):
-            total += _read(node, along, lanes, variables, machine)
+            total += _read(node, along, lanes, operation, variables, machine)
         elif is_float(node) and operands(node):
-            total += OPERATION * (CALL if is_expensive(node) else 1) / lanes
+            total += operation * (CALL if is_expensive(node) else 1)
         elif operands(node) and depends_on(node, [innermost]):
-            total += OPERATION / lanes
+            total += operation
     return total
 
 
 def _read(
-    read: Expr, along: Var, lanes: float, variables: Sequence[Var], machine: Machine
+    read: Expr,
+    along: Var,
+    lanes: float,
+    operation: float,
+    variables: Sequence[Var],
+    machine: Machine,
 ) -> float:
     """To read an element, and its part of a line that the first cache does not hold."""
     size = itemsize(dtype_of(read))
@@ -60,5 +63,6 @@ def _read(
     near = size_of(shape_of(tensor)) * size <= machine.first_cache_bytes
     moved = 0.0 if near else NEAR_BYTE * apart
     if stride is not None and 0 <= stride <= MAX_STRIDE:
-        return OPERATION * max(1, stride) / lanes + moved
-    return (GATHER if lanes > 1 else OPERATION) + moved
+        return operation * max(1, stride) + moved
+    # elements that lie apart are read one by one, and each is put into its lane
+    return machine.vector_cycles(size) * (2 if lanes > 1 else 1) + moved

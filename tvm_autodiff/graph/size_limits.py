@@ -1,0 +1,55 @@
+"""Reads that stay inside of their tensors for some sizes of a call only.
+
+``y[i] = x[i] + z[i], i < n`` for a z of m elements reads outside if n is larger than m: operators
+of topi take axes of different symbolic sizes for equal ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..expr.nodes import load_tensor, operands
+from ..expr.simplify import prove
+from .out_of_bounds import box_of, extremes, is_inside, loops_of_stage, sizes_of, unguarded_reads
+from .stage import Extent, Operation, axis_range, is_compute, is_scan, shape_of
+
+
+@dataclass(frozen=True)
+class SizeLimit:
+    """A stage reads up to the place `most` of a dimension of `dim` elements, if its `loops` have
+    steps.
+    """
+
+    stage: str
+    tensor: str
+    most: Extent
+    dim: Extent
+    loops: tuple[Extent, ...]
+
+
+def size_limits(ops: Sequence[Operation]) -> list[SizeLimit]:
+    """What sizes have to satisfy that are at least one, and is not proved; for affine indices that
+    no condition guards.
+    """
+    sizes = sizes_of(ops)
+    if not sizes or any(map(is_scan, ops)):
+        return []
+    found: dict[str, SizeLimit] = {}
+    for op in filter(is_compute, ops):
+        for axes, roots in loops_of_stage(op):
+            box = box_of(axes, sizes)
+            extents = [axis_range(axis)[1] for axis in axes]
+            loops = tuple(extent for extent in extents if not isinstance(extent, int))
+            for read in unguarded_reads(roots) if box is not None else ():
+                if box is None or is_inside(read, axes):
+                    continue
+                tensor = load_tensor(read)
+                for index, dim in zip(operands(read), shape_of(tensor), strict=True):
+                    ends = extremes(index, dim, box)
+                    if ends is None or (isinstance(ends[1], int) and isinstance(dim, int)):
+                        continue
+                    one = SizeLimit(str(op.name), str(tensor.op.name), ends[1], dim, loops)
+                    if not prove(ends[1] < dim, sizes):
+                        found.setdefault(str(one), one)
+    return list(found.values())
