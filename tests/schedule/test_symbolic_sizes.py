@@ -146,6 +146,19 @@ def test_negative_size(form):
     assert run(np.ones(2, "float32"))[0].shape == ((0,) if form == "output" else (2,))
 
 
+@pytest.mark.parametrize("less", [1, 2, 3, 5])
+def test_sums_of_a_negative_number_of_terms(less):
+    """Results one by one are several sums, whose rest is a remainder of the number of terms."""
+    n = te.var("n")
+    x, k = te.placeholder((n + 3, 2), "float64", name="x"), te.reduce_axis((0, n - less), "k")
+    y = te.compute((), lambda: te.sum(x[k + 3, 1] * 2.0, axis=k), name="y")
+    run = ad.build([x], y, cache=False)
+    for size in (0, 1, 2, 4, 7, 30):
+        given = np.random.default_rng(size).standard_normal((size + 3, 2))
+        terms = given[3 : 3 + max(size - less, 0), 1]
+        np.testing.assert_allclose(run(given), (terms * 2.0).sum(), rtol=1e-12, atol=1e-12)
+
+
 def test_temporaries_of_two_sizes_have_those_of_the_call():
     """The kernels for calls with n of 1 would have ``2 - m`` elements."""
     n, m = te.var("n"), te.var("m")

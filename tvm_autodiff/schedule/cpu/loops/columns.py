@@ -52,6 +52,7 @@ from ....expr.nodes import (
     is_const,
 )
 from ....expr.rewrite import depends_on, substituter
+from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import (
     Extent,
     axis_range,
@@ -260,9 +261,10 @@ class _Writer:
         dtype = dtype_of(var)
         if isinstance(extent, int):
             whole, left = map(const, divmod(extent, copies), (dtype, dtype))
-        else:
+        else:  # a sum of a negative number of terms has none
+            count = nonnegative(extent)
             whole, left = (
-                binary(name, extent, const(copies, dtype)) for name in ("floordiv", "floormod")
+                binary(name, count, const(copies, dtype)) for name in ("floordiv", "floormod")
             )
 
         def at(start: Expr, step: Expr, copy: Expr) -> Statement:
