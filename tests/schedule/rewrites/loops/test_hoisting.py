@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
@@ -260,6 +260,20 @@ def test_functions_that_no_step_changes_are_computed_once(name: str) -> None:
     check_values(outputs, inputs)
     head = te.compute((8, 6), lambda i, j: te.const(1.5, D) - j.astype(D), name="head")
     check_values(list(ad.differentiate(outputs[0], inputs, head)), inputs)
+
+
+def test_values_over_wide_axes_are_computed_once() -> None:
+    size = tirx.IntImm("int64", 8)
+    h0, xs, a = placeholders(h0=(8,), xs=(5, 8), a=(8,))
+
+    def step(h, x):
+        body = lambda i: te.tanh(h[i] * te.exp(a[(i + 3) % 8])) + x[i]  # noqa: E731
+        return te.compute((size,), body, name="new"), None
+
+    outputs = list(ad.scan(step, h0, xs)[:1])
+    moved = without_loop_invariants(outputs)
+    assert [op.name for op in topological(moved) if "values" in op.name] == ["new_values"]
+    check_values(outputs, [h0, xs, a])
 
 
 def test_one_stage_for_equal_values() -> None:

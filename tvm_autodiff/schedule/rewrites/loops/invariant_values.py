@@ -63,7 +63,7 @@ class _Values:
     def __init__(self, changing: set[int]) -> None:
         self._changing = changing
         self._keys = StructuralKeys()
-        self._variables: list[Var] = []
+        self._variables: dict[tuple[int, str], Var] = {}
         self.made: dict[tuple[object, ...], Tensor] = {}
 
     def over_values(self, op: Operation, replacement: Replacement) -> Sequence[Tensor]:
@@ -92,9 +92,7 @@ class _Values:
         over = [axis for axis in axes if node_id(axis.var) in used]
         if any(axis_range(axis)[0] != 0 for axis in over) or not is_safe([node], loops_of(over)):
             return None
-        for number in range(len(self._variables), len(over)):
-            self._variables.append(variable(f"d{number}", "int32"))
-        here = dict(zip((axis.var for axis in over), self._variables, strict=False))
+        here = {axis.var: self._place(n, dtype_of(axis.var)) for n, axis in enumerate(over)}
         key = (self._keys.expr(substituter(here)(node)), *(str(axis_range(a)[1]) for a in over))
         if key not in self.made:
             fresh = [
@@ -104,3 +102,7 @@ class _Values:
             body = bind_shared(substituter(table)(node))
             self.made[key] = make_stage(f"{op.name}_values", fresh, [body])[0]
         return load(self.made[key], [axis.var for axis in over])
+
+    def _place(self, number: int, dtype: str) -> Var:
+        """The variable that stands for a loop in expressions that are compared."""
+        return self._variables.setdefault((number, dtype), variable(f"d{number}", dtype))
