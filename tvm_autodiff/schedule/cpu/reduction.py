@@ -15,7 +15,7 @@ from ...expr.integers.exact_quotient import exact_quotient
 from ...expr.nodes import Var
 from ...expr.rewrite import postorder
 from ...graph.stage import Reduction, axis_range, bodies, reduction_of
-from ..cost import CALL, LATENCY, LAUNCH_CYCLES, MIN_LANES, SHORT_LOOP, STORE
+from ..cost import CALL, LATENCY, LAUNCH_CYCLES, MARGIN, MIN_LANES, SHORT_LOOP, STORE
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
@@ -65,8 +65,8 @@ def _reduced(kernel: Kernel, machine: Machine) -> Made | Declined:
 
 
 def gathered_columns(kernel: Kernel, machine: Machine, in_parts: bool) -> Columns | None:
-    """Vectors along the last output axis whose elements lie apart, if fewer cycles than results one
-    by one and than vectors along what is reduced, where these are to be had `in_parts`.
+    """Vectors along the last output axis whose elements lie apart, if they take much fewer cycles
+    than results one by one, and than vectors along what is reduced, if some are there `in_parts`.
     """
     width = machine.lanes(*kernel.dtypes)
     found = vector_columns(kernel, width, gathered=True)
@@ -95,7 +95,7 @@ def gathered_columns(kernel: Kernel, machine: Machine, in_parts: bool) -> Column
     others = [alone]
     if in_parts:
         others.append(cycles(found.body, last.var, machine.lanes(*kernel.dtypes)))
-    return found if apart < min(others) else None
+    return found if MARGIN * apart < min(others) else None
 
 
 def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:
