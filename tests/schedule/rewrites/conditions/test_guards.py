@@ -125,3 +125,26 @@ def test_a_read_of_nothing_stays_behind_its_guard() -> None:
     stage = chosen(te.placeholder((ROWS, 0), "float32", name="empty"), "int32")
     [value] = selected(stage.body, stage.axis)
     assert op_name(value) == "if_then_else"
+
+
+def test_conditions_that_are_evaluated_in_any_case_need_no_mark() -> None:
+    """That of a branch, which may not hold, keeps it."""
+    x, place = te.placeholder((8,), name="x"), te.placeholder((5,), "int32", name="place")
+    n = te.var("n")
+    beyond = te.placeholder((n,), name="beyond")
+    read = lambda i: x[place[i]]  # noqa: E731
+
+    def scores(i: Any) -> Any:
+        return te.if_then_else(read(i) > 0.0, read(i), read(i) * 0.5)
+
+    def nested(i: Any) -> Any:
+        inner = te.if_then_else(beyond[place[i]] > 0.0, read(i), 2.0)
+        return te.if_then_else(place[i] < n, inner, 1.0)
+
+    for body, vector in ((scores, True), (nested, False)):
+        stage = te.compute((5,), body, name="y").op
+        guarded = with_guards(stage.body[0], stage.axis)
+        assert holds_mark(guarded)
+        [value] = selected([guarded], stage.axis)
+        assert holds_mark(value) is not vector
+        assert (op_name(value) == "select") is vector
