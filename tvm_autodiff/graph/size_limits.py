@@ -39,10 +39,12 @@ def size_limits(ops: Sequence[Operation]) -> list[SizeLimit]:
     for op in filter(is_compute, ops):
         for axes, roots in loops_of_stage(op):
             box = box_of(axes, sizes)
+            if box is None:
+                continue
             extents = [axis_range(axis)[1] for axis in axes]
             loops = tuple(extent for extent in extents if not isinstance(extent, int))
-            for read in unguarded_reads(roots) if box is not None else ():
-                if box is None or is_inside(read, axes):
+            for read in unguarded_reads(roots):
+                if is_inside(read, axes):
                     continue
                 tensor = load_tensor(read)
                 for index, dim in zip(operands(read), shape_of(tensor), strict=True):

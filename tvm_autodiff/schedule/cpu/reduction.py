@@ -21,6 +21,7 @@ from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.access import has_branches, strides_along
 from ..nest.reductions.commuting import commutes
+from ..nest.reductions.point_cost import cycles_of_point
 from ..rewrites.conditions.guards import selected
 from ..rewrites.results.turned_results import turned_columns
 from ..rewrites.sums.split_reduction import even_part, split_reduction
@@ -28,7 +29,6 @@ from ..rule import Made, Rest, in_parts, writes_to
 from .loops.column_axis import Columns, Reduced, vector_columns
 from .loops.columns import columns, single_results, vectors_of_parts
 from .loops.parallel import parts_for_threads
-from .loops.point_cost import cycles_of_point
 
 
 def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:

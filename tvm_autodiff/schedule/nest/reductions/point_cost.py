@@ -17,7 +17,7 @@ from ....graph.stage import shape_of
 from ...cost import CALL, MAX_STRIDE, NEAR_BYTE
 from ...kernel import size_of
 from ...machine import Machine
-from ...nest.access import stride_of
+from ..access import stride_of
 
 
 def cycles_of_point(
