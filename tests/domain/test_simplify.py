@@ -216,6 +216,35 @@ FORMS: dict[str, tuple[Any, Any, Any, dict[str, str], list[str]]] = {
         },
         ["c // 4 * 2 + b // 3 >= 1", "c % 4 * 2 + b % 3 >= 1"],
     ),
+    # places in a flat array of rows: one equation for each digit
+    "flat windows": (
+        (i, j, k, l),
+        {i: (0, 4), j: (0, 4), k: (0, 3), l: (0, 3), b: (0, 36)},
+        [eq((i + k) * 6 + j + l, b)],
+        {"i": "b // 6 - k", "j": "b % 6 - l", "k": "k", "l": "l"},
+        ["k <= b // 6", "b // 6 <= k + 3", "l <= b % 6", "b % 6 <= l + 3"],
+    ),
+    "flat windows with a border": (
+        (i, j, k, l),
+        {i: (0, 4), j: (0, 4), k: (0, 3), l: (0, 3), b: (0, 16)},
+        [eq((i + k - 1) * 4 + j + l - 1, b), j + l >= 1, j + l < 5],
+        {"i": "b // 4 - k + 1", "j": "b % 4 - l + 1", "k": "k", "l": "l"},
+        ["k <= b // 4 + 1", "b // 4 <= k + 2", "l <= b % 4 + 1", "b % 4 <= l + 2"],
+    ),
+    "three digits": (
+        (i, j, k),
+        {i: (0, 2), j: (0, 3), k: (-1, 4), b: (-1, 24)},
+        [eq(i * 12 - j * 4 + 8 + k, b)],
+        {"i": "(b + 1) // 12", "j": "((b + 1) // 4 * 2 + 2) % 3", "k": "(b + 1) % 4 - 1"},
+        [],
+    ),
+    "wider than the rows": (
+        (i, j),
+        {i: (0, 4), j: (0, 6), b: (0, 24)},
+        [eq(i * 4 + j, b)],
+        {"i": "b // 4 - t0", "j": "t0 * 4 + b % 4"},
+        ["t0 <= b // 4", "b // 4 <= t0 + 3", "t0 * 4 + b % 4 <= 5"],
+    ),
     "clamp stays": (
         (i,),
         {i: (0, 8), b: (0, 6)},

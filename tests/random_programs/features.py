@@ -24,6 +24,7 @@ from tests.random_programs.draw import (
     read,
     variable,
 )
+from tests.random_programs.flat import flat_arrays
 from tests.random_programs.nested import nested_indices
 from tests.random_programs.programs import Input, Node, Program, Stage
 
@@ -414,6 +415,10 @@ def _compared_patches(draw: Draw) -> Program:
     return draw.finished([A, B], stages)
 
 
+def _flat(options: Options, rng: np.random.Generator) -> None:
+    options.special = flat_arrays
+
+
 def _narrow_rows(options: Options, rng: np.random.Generator) -> None:
     options.special = _narrow_table
 
@@ -479,6 +484,7 @@ FEATURES: dict[str, Feature] = {
     "empty": Feature(_empty, "special", True),
     "shifts": Feature(_shifts, "special", True),
     "patches": Feature(_patches, "special", True),
+    "flat": Feature(_flat, "special", True),
 }
 #: kinds that a whole program may be drawn in; the others change what the general draw makes
 _WITH_SPECIAL = {
@@ -492,6 +498,7 @@ _WITH_SPECIAL = {
     "empty": ("dtype", "index", "mode"),
     "shifts": ("dtype",),
     "patches": ("dtype", "index"),
+    "flat": ("dtype", "index", "mode"),
 }
 
 

@@ -15,6 +15,7 @@ from ..errors import UnsolvableError
 from ..expr.nodes import Expr
 from .bounds import tighten
 from .box import UnboundedBox, smallest_box
+from .digits import split_digits
 from .domain import Domain, DomainTransformation
 from .forms import CONST, Form, is_constant, scaled, substitute_linear
 from .narrowing import above_zero, narrow
@@ -95,6 +96,7 @@ def _simplify_once(domain: Domain) -> tuple[DomainTransformation, bool]:
     system = System(domain)
     narrow(system)
     eliminated = linearize(system)
+    split_digits(system)
     solved = _Solved()
     for component in _components(system):
         if not _solve_component(system, component, solved):

@@ -36,7 +36,7 @@ from ...graph.stage import shape_of
 from ..work import bytes_of
 from .functions import Functions, Module
 from .loop_workspace import Size, size_in_bytes
-from .places import Key, aliases_of, bound, temporaries_of
+from .places import Key, aliases_of, bound, is_in_place, temporaries_of
 from .updates import Step, Update
 
 
@@ -153,7 +153,8 @@ class _Placed:
         given |= {tensor_key(new): given[tensor_key(old)] for old, new in part.updates}
         known = {key: ConstantOffset(constants.add(v)) for key, v in part.constants.items()}
         self.steps = part.steps
-        self.aliases = aliases_of(part.steps, given, updated)
+        results = set(map(tensor_key, part.outputs)) - set(updated)
+        self.aliases = aliases_of(part.steps, given, updated, results=results)
         self.temporaries = temporaries_of(part.steps, given, self.aliases)
         self.places: dict[Key, Place] = {**given, **known}
 
@@ -223,9 +224,9 @@ def _add_calls(
     names: list[str],
 ) -> None:
     """Add the calls of a part, and the names of the functions that they call."""
-    aliases, places = placed.aliases, placed.places
+    places = placed.places
     for step in placed.steps:
-        if tensor_key(step.launch.outputs[0]) in aliases:
+        if is_in_place(step.launch, places):
             calls.append(None)
             names.append(step.kernel.name)
             continue

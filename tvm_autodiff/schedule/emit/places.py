@@ -20,29 +20,50 @@ Place = TypeVar("Place", bound=Hashable)
 
 
 def aliases_of(
-    steps: Sequence[Step], given: Container[Key], updated: Container[Key], once: int = 0
+    steps: Sequence[Step],
+    given: Container[Key],
+    updated: Container[Key],
+    once: int = 0,
+    results: Container[Key] = (),
 ) -> dict[Key, Key]:
     """Temporaries that share memory with another tensor, and that tensor.
 
     They hold its elements in the same order, or reuse its memory after its last use. The first
-    `once` steps run once where the others are repeated.
+    `once` steps run once where the others are repeated. The memory of `results`, which are `given`,
+    may be written at any time.
     """
     aliases: dict[Key, Key] = {}
+    computed: set[Key] = set()
     reused = reused_memory(steps, given, once)
     for step in steps:
         launch = step.launch
         for written, read in launch.reuses:
             if tensor_key(written) in reused and tensor_key(read) not in aliases:
                 aliases[tensor_key(written)] = tensor_key(read)
-        if len(launch.inputs) != 1 or len(launch.outputs) != 1 or launch.callees:
+        computed |= set(map(tensor_key, launch.outputs))
+        if not _may_reshape(launch):
             continue
         read, written = tensor_key(launch.inputs[0]), tensor_key(launch.outputs[0])
+        if written in results and read in computed - set(aliases) and read not in given:
+            if only_reshapes(launch.func):
+                aliases |= {key: written for key, root in aliases.items() if root == read}
+                aliases[read] = written
         # an old value must outlive its input
-        if written in given or read in updated:
-            continue
-        if only_reshapes(launch.func):
+        elif written not in given and read not in updated and only_reshapes(launch.func):
             aliases[written] = aliases.get(read, read)
     return aliases
+
+
+def is_in_place(launch: StageFunction, places: Mapping[Key, Place]) -> bool:
+    """Whether a launch would write the elements that it reads to where they are."""
+    if not _may_reshape(launch):
+        return False
+    read, written = (places[tensor_key(t)] for t in (launch.inputs[0], launch.outputs[0]))
+    return read == written and only_reshapes(launch.func)
+
+
+def _may_reshape(launch: StageFunction) -> bool:
+    return len(launch.inputs) == 1 and len(launch.outputs) == 1 and not launch.callees
 
 
 def reused_memory(steps: Sequence[Step], given: Container[Key], once: int = 0) -> dict[Key, Key]:

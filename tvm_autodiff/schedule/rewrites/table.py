@@ -37,9 +37,11 @@ from .sums.shared.joined_sums import with_joined_sums
 from .sums.unused_axes import without_repeated_elements
 from .values.constant_values import with_constant_values
 from .values.digit_dimensions import with_digit_dimensions
+from .values.digit_results import with_digit_results
 from .values.dimension_order import with_ordered_dimensions
 from .values.distinct_values import with_distinct_values
 from .values.element_values import with_element_values
+from .values.flat_views import with_flat_views
 from .values.placed_parts import with_ordered_placed_parts, with_placed_parts
 from .values.repeated_parts import with_repeated_parts
 from .values.stored_parts import with_stored_parts
@@ -75,6 +77,7 @@ BEFORE_KERNELS = (
     Rewrite(without_fixed_carries),
     Rewrite(without_loop_invariants),
     Rewrite(without_unused_axes),
+    Rewrite(with_flat_views),  # the normal form divides by other numbers
     Rewrite(normal_form),
     Rewrite(without_repeated_elements, exact=False),
     Rewrite(with_equal_windows),
@@ -83,6 +86,7 @@ BEFORE_KERNELS = (
     Rewrite(with_stored_parts),
     Rewrite(with_repeated_parts),
     Rewrite(with_digit_dimensions),
+    Rewrite(with_digit_results),
     Rewrite(with_split_quotients),
     Rewrite(with_reversed_axes, exact=False),
     Rewrite(with_element_values),

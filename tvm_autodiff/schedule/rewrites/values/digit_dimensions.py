@@ -13,13 +13,13 @@ Results and arguments stay as they are, and so does what is read where loops do 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ....expr.build import add, const, like, mul
+from ....expr.build import add, const, mul
 from ....expr.nodes import (
     Axis,
     Expr,
     Tensor,
-    binary,
     const_value,
     dtype_of,
     is_load,
@@ -57,7 +57,7 @@ from ...kernel import iterations
 from ...nest.decided import decided
 from ...nest.in_range import loops_of
 from ...nest.literals import FLOOR_DIVISIONS
-from .layouts import Key, Layout, with_layouts
+from .layouts import Key, Layout, digits_at, with_layouts
 
 
 def with_digit_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -71,15 +71,6 @@ def with_digit_dimensions(outputs: Sequence[Tensor]) -> list[Tensor]:
 
 def _divides(op: Operation) -> bool:
     return is_compute(op) and contains(bodies(op), lambda node: op_name(node) in FLOOR_DIVISIONS)
-
-
-def _digits_of(index: Expr, extents: Sequence[int]) -> list[Expr]:
-    """``q → q//5, q%5`` for extents 5, 5: the digits of an index, the first one outermost."""
-    found: list[Expr] = []
-    for extent in reversed(extents[1:]):
-        found.append(binary("floormod", index, like(index, extent)))
-        index = binary("floordiv", index, like(index, extent))
-    return [index, *reversed(found)]
 
 
 class _Free:
@@ -136,7 +127,7 @@ def _has_digits(index: Expr, op: Operation, dimension: int, reader: Operation) -
     found = _divided(list(map(expand_lets, bodies(op))), [axis])
     if found is None:
         return False
-    digits = _digits_of(index, (int(axis_range(axis)[1]) // found[1], found[1]))
+    digits = digits_at(index, (int(axis_range(axis)[1]) // found[1], found[1]))
     left = decided(digits, loops.variables, loops.ranges)
     return not contains(left, lambda node: op_name(node) in FLOOR_DIVISIONS)
 
@@ -145,9 +136,52 @@ def _split(op: Operation, dimensions: Sequence[int]) -> Layout | None:
     """A stage over the digits of some axes, or None if it divides none of them."""
     if not dimensions:
         return None
-    values = list(map(expand_lets, bodies(op)))
-    groups = [[axis] for axis in op.axis]
-    while found := _divided(values, [axis for n in dimensions for axis in groups[n]]):
+    found = over_digits(list(map(expand_lets, bodies(op))), op.axis, dimensions)
+    if found is None:
+        return None
+    [tensor] = with_bodies(op, list(map(bind_shared, found.values)), found.axes)
+    return Layout(tensor, found.places)
+
+
+@dataclass(frozen=True)
+class DigitLoops:
+    """Expressions over the digits of loops.
+
+    Attributes
+    ----------
+    values : list of Expr
+        The expressions, over all that is in `groups`.
+    groups : list of list of Axis
+        The digits of each loop, the outermost one first.
+    """
+
+    values: list[Expr]
+    groups: list[list[Axis]]
+
+    @property
+    def axes(self) -> list[Axis]:
+        """All loops, in order."""
+        return [axis for group in self.groups for axis in group]
+
+    def places(self, indices: Sequence[Expr]) -> list[Expr]:
+        """The digits of indices of the loops."""
+        pairs = zip(indices, self.groups, strict=True)
+        extents = ([int(axis_range(a)[1]) for a in g] if len(g) > 1 else [] for _, g in pairs)
+        pairs = zip(indices, extents, strict=True)
+        return [digit for index, sizes in pairs for digit in digits_at(index, sizes)]
+
+
+def over_digits(
+    values: Sequence[Expr],
+    axes: Sequence[Axis],
+    dimensions: Sequence[int],
+    others: Sequence[Axis] = (),
+) -> DigitLoops | None:
+    """Expressions over the digits to which they divide some of their axes, by number, and `others`;
+    None if they divide none.
+    """
+    current, groups = list(values), [[axis] for axis in axes]
+    while found := _divided(current, [axis for n in dimensions for axis in groups[n]]):
         axis, size = found
         name, dtype = str(axis.var.name), dtype_of(axis.var)
         outer = data_axis(f"{name}_outer", int(axis_range(axis)[1]) // size, dtype)
@@ -155,20 +189,10 @@ def _split(op: Operation, dimensions: Sequence[int]) -> Layout | None:
         place = add(mul(outer.var, const(size, dtype)), inner.var)
         pair = {node_id(axis.var): [outer, inner]}
         groups = [[b for a in group for b in pair.get(node_id(a.var), [a])] for group in groups]
-        loops = loops_of([one for group in groups for one in group])
-        moved = list(map(substituter({axis.var: place}), values))
-        values = decided(moved, loops.variables, loops.ranges)
-    if all(len(group) == 1 for group in groups):
-        return None
-    every = [axis for group in groups for axis in group]
-    [tensor] = with_bodies(op, list(map(bind_shared, values)), every)
-    digits = [[int(axis_range(a)[1]) for a in g] if len(g) > 1 else [] for g in groups]
-
-    def places(indices: Sequence[Expr]) -> list[Expr]:
-        pairs = zip(indices, digits, strict=True)
-        return [digit for index, extents in pairs for digit in _digits_of(index, extents)]
-
-    return Layout(tensor, places)
+        loops = loops_of([*(one for group in groups for one in group), *others])
+        moved = list(map(substituter({axis.var: place}), current))
+        current = decided(moved, loops.variables, loops.ranges)
+    return None if all(len(group) == 1 for group in groups) else DigitLoops(current, groups)
 
 
 def _divided(values: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Axis, int] | None:

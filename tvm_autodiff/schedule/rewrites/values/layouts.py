@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ....expr.nodes import Expr, Tensor, is_load, load, load_tensor, operands, tensor_key
+from ....expr.build import like
+from ....expr.nodes import (
+    Expr,
+    Tensor,
+    binary,
+    is_load,
+    load,
+    load_tensor,
+    operands,
+    tensor_key,
+)
 from ....expr.rewrite import rewrite
 from ....graph.graph import Graph, retarget, tensors_read_by
-from ....graph.stage import Operation, is_placeholder, outputs_of, sources_of
+from ....graph.stage import Extent, Operation, is_placeholder, outputs_of, sources_of
 from .digits import with_sources
 
 Key = tuple[int, int]
@@ -59,3 +69,12 @@ def with_layouts(
             if tensor_key(old) != tensor_key(fresh):
                 replaced[tensor_key(old)] = fresh
     return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
+
+
+def digits_at(index: Expr, extents: Sequence[Extent]) -> list[Expr]:
+    """``q → q//5, q%5`` for extents 5, 5: the digits of an index, the first one outermost."""
+    found: list[Expr] = []
+    for extent in reversed(extents[1:]):
+        found.append(binary("floormod", index, like(index, extent)))
+        index = binary("floordiv", index, like(index, extent))
+    return [index, *reversed(found)]

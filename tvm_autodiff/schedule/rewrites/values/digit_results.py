@@ -1,0 +1,82 @@
+"""Sums into the places of a flat tensor are sums over the digits of the places, of which the tensor
+is a view.
+
+The gradient of what reads a flat array by the indices of several dimensions is such a sum: over
+these dimensions it is that of a tensor that has them.
+
+    ``dx[q] = Σ_k f(q//20, q//4%5, q%4, k), q < 100  →  t[a, b, c] = Σ_k f(a, b, c, k),
+    dx[q] = t[q//20, q//4%5, q%4]``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ....expr.nodes import Tensor, load, op_name, tensor_key
+from ....expr.rewrite import contains, depends_on, expand_lets
+from ....expr.sharing.lets import bind_shared
+from ....graph.graph import Graph, Replacement, each_original_stage, retarget
+from ....graph.stage import (
+    Operation,
+    axis_range,
+    axis_vars,
+    is_compute,
+    make_stage,
+    reduction_bounds,
+    reduction_of,
+    reduction_stage,
+    renew_axis,
+    shape_of,
+)
+from ...nest.literals import FLOOR_DIVISIONS
+from .digit_dimensions import over_digits
+
+
+def with_digit_results(outputs: Sequence[Tensor]) -> list[Tensor]:
+    """Equal tensors, whose sums divide none of their axes by literals.
+
+    A sum of which each axis has two digits keeps the stage that ends it: `quotient_axes` splits
+    both.
+    """
+    graph = Graph(outputs)
+    wanted = set(map(tensor_key, outputs))
+
+    def change(op: Operation, replacement: Replacement) -> Sequence[Tensor]:
+        current = retarget(op, replacement)
+        return _changed(current[0].op, _is_ended(op, graph, wanted)) or current
+
+    return each_original_stage(outputs, change)
+
+
+def _is_ended(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> bool:
+    """Whether the only reader of a stage computes an element from each of its own."""
+    tensor = op.output(0)
+    readers = [] if tensor_key(tensor) in wanted else graph.consumers(tensor)
+    return len(readers) == 1 and all(
+        is_compute(one) and reduction_of(one) is None and len(one.axis) == len(shape_of(tensor))
+        for one in readers
+    )
+
+
+def _changed(op: Operation, is_ended: bool) -> list[Tensor] | None:
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    if reduction is None or reduction.init:
+        return None
+    if any(depends_on(bound, axis_vars(op)) for bound in reduction_bounds(op)):
+        return None  # the loops of ragged sums are left as they are
+    sources = list(map(expand_lets, reduction.sources))
+    if not contains(sources, lambda node: op_name(node) in FLOOR_DIVISIONS):
+        return None
+    literal = [n for n, axis in enumerate(op.axis) if isinstance(axis_range(axis)[1], int)]
+    found = over_digits(sources, op.axis, literal, reduction.axes)
+    if found is None or (is_ended and max(map(len, found.groups)) == 2):
+        return None
+    [digits] = reduction_stage(
+        f"{op.name}_digits",
+        found.axes,
+        replace(reduction, sources=tuple(map(bind_shared, found.values))),
+    )
+    axes = [renew_axis(axis) for axis in op.axis]
+    places = found.places([axis.var for axis in axes])
+    return make_stage(op.name, axes, [load(digits, places)])
