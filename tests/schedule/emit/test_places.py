@@ -52,6 +52,12 @@ def transposed() -> list[Any]:
     return [te.compute((10, 12), lambda i, j: p[j, i], name="t")]
 
 
+def first_elements() -> list[Any]:
+    """A result has no room for the others."""
+    p = product()
+    return [te.compute((115,), lambda q: p[q // 10, q % 10], name="first")]
+
+
 def of_an_input() -> list[Any]:
     return [te.compute((84,), lambda q: A[q // 7, q % 7], name="flat")]
 
@@ -63,6 +69,7 @@ CASES: dict[str, tuple[Callable[[], list[Any]], int]] = {
     "twice": (flat_twice, 0),
     "of a flat tensor": (flat_of_flat, 0),
     "a transposition": (transposed, 960),
+    "the first elements": (first_elements, 960),
     "of an input": (of_an_input, 0),
 }
 

@@ -13,6 +13,8 @@ from ...codegen.modules import only_reshapes
 from ...codegen.passes.in_place import shared
 from ...codegen.stages.primfunc import StageFunction
 from ...expr.nodes import Tensor, tensor_key
+from ...expr.simplify import prove_equal
+from .loop_workspace import size_in_bytes
 from .updates import Step
 
 Key = tuple[int, int]  #: of a tensor
@@ -45,7 +47,7 @@ def aliases_of(
             continue
         read, written = tensor_key(launch.inputs[0]), tensor_key(launch.outputs[0])
         if written in results and read in computed - set(aliases) and read not in given:
-            if only_reshapes(launch.func):
+            if _has_equal_sizes(launch) and only_reshapes(launch.func):
                 aliases |= {key: written for key, root in aliases.items() if root == read}
                 aliases[read] = written
         # an old value must outlive its input
@@ -60,6 +62,12 @@ def is_in_place(launch: StageFunction, places: Mapping[Key, Place]) -> bool:
         return False
     read, written = (places[tensor_key(t)] for t in (launch.inputs[0], launch.outputs[0]))
     return read == written and only_reshapes(launch.func)
+
+
+def _has_equal_sizes(launch: StageFunction) -> bool:
+    """Whether a launch writes as many elements as it reads, not the first of them only."""
+    read, written = (size_in_bytes(t) for t in (launch.inputs[0], launch.outputs[0]))
+    return prove_equal(read, written)
 
 
 def _may_reshape(launch: StageFunction) -> bool:

@@ -40,6 +40,7 @@ from ....graph.stage import (
 from ...nest.decided import decided
 from ...nest.in_range import Loops, is_safe, loops_of
 from ...nest.reductions.products import guarded, is_sum
+from .joined_choices import with_joined_choices
 
 #: in which a product of literals and factors keeps its range; float16 holds numbers up to 65504
 _DTYPES = ("float32", "float64")
@@ -68,6 +69,7 @@ def _changed(op: Operation) -> list[Tensor] | None:
     reduced = [axis.var for axis in reduction.axes]
     nest = loops_of([*op.axis, *reduction.axes])
     conditions, terms = _conditions_of(reduction.sources[0])
+    terms = with_joined_choices(terms, nest, reduced)
     choices, summed = _choices_of(terms, nest, reduced)
     [source] = factored([summed], lambda part: depends_on(part, loops))
     computes = contains(source, is_expensive)  # others wait for memory

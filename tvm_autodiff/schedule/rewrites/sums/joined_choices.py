@@ -1,0 +1,108 @@
+"""Two terms of a sum of which a condition chooses one, with a factor in common, are one term.
+
+The derivative of a leaky rectifier is such a sum: what the condition chooses no longer depends on
+what is summed, and leaves the sum.
+
+    ``select(c, p*a, 0) + select(not c, p*b, 0)  →  p*select(c, a, select(not c, b, 0))``
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ....expr.build import if_then_else, like, mul, multiplied, select, sum_of
+from ....expr.nodes import (
+    BRANCHES,
+    Expr,
+    Var,
+    const_value,
+    is_const,
+    node_id,
+    op_name,
+    operands,
+)
+from ....expr.rewrite import depends_on
+from ....expr.sharing.lets import merge_equal
+from ...nest.in_range import Loops, is_safe
+
+_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+
+
+def with_joined_choices(terms: Expr, nest: Loops, reduced: Sequence[Var]) -> Expr:
+    """A sum of terms, of which pairs are one term with a choice of factors that the sum over some
+    loops does not change; the given one if there is no pair.
+    """
+    [merged] = merge_equal([terms])
+    summands, found = _summands(merged), list[Expr]()
+    count = len(summands)
+    while summands:
+        first, *rest = summands
+        for place, other in enumerate(rest):
+            joined = _joined(first, other, nest, reduced)
+            if joined is not None:
+                first, rest = joined, [*rest[:place], *rest[place + 1 :]]
+                break
+        found.append(first)
+        summands = rest
+    return terms if len(found) == count else sum_of(found)
+
+
+def _summands(expr: Expr) -> list[Expr]:
+    if op_name(expr) != "add":
+        return [expr]
+    return [part for side in operands(expr) for part in _summands(side)]
+
+
+def _joined(left: Expr, right: Expr, nest: Loops, reduced: Sequence[Var]) -> Expr | None:
+    """One term for two that exclude each other; a comparison with NaN may hold for neither."""
+    if not _is_choice(left) or op_name(left) != op_name(right) or not _is_choice(right):
+        return None
+    (this, one, zero), (that, two, _) = operands(left), operands(right)
+    if depends_on(this, reduced) or not _is_opposite(this, that):
+        return None
+    first, second = _factors(one), _factors(two)
+    common = Counter(map(node_id, first)) & Counter(map(node_id, second))
+    shared, first = _parted(first, common)
+    _, second = _parted(second, common)
+    # no condition protects what is in common any more
+    if not shared or not (op_name(left) == "select" or is_safe(shared, nest)):
+        return None
+    choose = select if op_name(left) == "select" else if_then_else
+    rests = [multiplied(part) if part else like(zero, 1.0) for part in (first, second)]
+    choice = choose(this, rests[0], choose(that, rests[1], zero))
+    return mul(multiplied(shared), choice)
+
+
+def _is_choice(term: Expr) -> bool:
+    """Whether a term is a value or zero: ``select(c, value, 0)``."""
+    return op_name(term) in BRANCHES and is_const(operands(term)[2], 0)
+
+
+def _is_opposite(left: Expr, right: Expr) -> bool:
+    """Whether two conditions never hold together, and one of them does where nothing is NaN."""
+    if op_name(right) == "not" or op_name(left) == "not":
+        inner, other = (right, left) if op_name(right) == "not" else (left, right)
+        return node_id(operands(inner)[0]) == node_id(other)
+    if _OPPOSITE.get(op_name(left)) != op_name(right):
+        return False
+    pairs = zip(operands(left), operands(right), strict=True)
+    return all(node_id(one) == node_id(two) for one, two in pairs)
+
+
+def _factors(product: Expr) -> list[Expr]:
+    if op_name(product) != "mul":
+        return [product]
+    return [part for side in operands(product) for part in _factors(side)]
+
+
+def _parted(factors: list[Expr], common: Counter[int]) -> tuple[list[Expr], list[Expr]]:
+    """The factors in common, and the others."""
+    left = Counter(common)
+    shared: list[Expr] = []
+    others: list[Expr] = []
+    for factor in factors:
+        is_shared = const_value(factor) is None and left[node_id(factor)] > 0
+        left[node_id(factor)] -= is_shared
+        (shared if is_shared else others).append(factor)
+    return shared, others
