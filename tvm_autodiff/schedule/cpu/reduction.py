@@ -25,6 +25,7 @@ from ..nest.reductions.point_cost import cycles_of_point
 from ..rewrites.conditions.guards import selected
 from ..rewrites.results.turned_results import turned_columns
 from ..rewrites.sums.split_reduction import even_part, split_reduction
+from ..rewrites.windows.unrolled_circles import over_unrolled_circles
 from ..rule import Made, Rest, in_parts, writes_to
 from .loops.column_axis import Columns, Reduced, vector_columns
 from .loops.columns import columns, single_results, vectors_of_parts
@@ -33,6 +34,10 @@ from .loops.parallel import parts_for_threads
 
 def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that reduces."""
+    unrolled = over_unrolled_circles(kernel)
+    if unrolled is not None:
+        copies, whole = unrolled
+        return [*map(Rest, copies), *writes_to([Rest(whole)], kernel)]
     split = parts_for_threads(kernel, machine)
     if split is not None:
         partial, combined = split
