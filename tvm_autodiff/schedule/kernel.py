@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..expr.nodes import (
@@ -24,7 +24,7 @@ from ..expr.nodes import (
 )
 from ..expr.rewrite import map_loads, postorder, substituter
 from ..expr.sharing.weights import MAX_WEIGHT, weight
-from ..graph.graph import tensors_read_by
+from ..graph.graph import retarget, tensors_read_by
 from ..graph.stage import (
     Operation,
     axis_range,
@@ -116,6 +116,17 @@ class Kernel:
     def reads(self) -> dict[int, list[Read]]:
         """For each stage, by hash, its reads in order: the tensor and the indices."""
         return {hash(op): list(_reads(op)) for op in self.ops}
+
+
+def with_root(kernel: Kernel, outputs: Sequence[Tensor]) -> Kernel:
+    """The kernel over another root, of which these are the results."""
+    root = outputs[0].op
+    if kernel.epilogue is None:
+        return replace(kernel, root=root)
+    old = outputs_of(kernel.root)
+    table = {tensor_key(one): new for one, new in zip(old, outputs, strict=True)}
+    ended = retarget(kernel.epilogue, lambda tensor: table.get(tensor_key(tensor)))
+    return replace(kernel, root=root, epilogue=ended[0].op)
 
 
 def results_of(

@@ -24,6 +24,7 @@ from ..nest.reductions.commuting import commutes
 from ..nest.reductions.point_cost import cycles_of_point
 from ..rewrites.conditions.guards import selected
 from ..rewrites.results.turned_results import turned_columns
+from ..rewrites.sums.axis_order import in_order_of_memory
 from ..rewrites.sums.split_reduction import even_part, split_reduction
 from ..rewrites.windows.unrolled_circles import over_unrolled_circles
 from ..rule import Made, Rest, in_parts, writes_to
@@ -38,6 +39,9 @@ def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     if unrolled is not None:
         copies, whole = unrolled
         return [*map(Rest, copies), *writes_to([Rest(whole)], kernel)]
+    ordered = None if machine.exact_math else in_order_of_memory(kernel)
+    if ordered is not None:
+        return writes_to([Rest(ordered)], kernel)
     split = parts_for_threads(kernel, machine)
     if split is not None:
         partial, combined = split

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from ...expr.build import const, sub, variable
 from ...expr.dtypes import integer_range
 from ...expr.nodes import (
+    COMPARISONS,
     Axis,
     Expr,
     Var,
@@ -112,15 +113,28 @@ def has_borders(roots: Sequence[Expr], var: Var) -> bool:
     )
 
 
+def _turns_at_borders(
+    roots: Sequence[Expr], reads: Sequence[Expr], var: Var, variables: Sequence[Var]
+) -> bool:
+    """Whether reads run along a variable in another way where a comparison with it may hold."""
+    if all(stride_of(read, node_id(var), variables) in (0, 1) for read in reads):
+        return False
+    return any(
+        op_name(node) in COMPARISONS and is_integer(operands(node)[0]) and depends_on(node, [var])
+        for node in postorder(list(roots))
+    )
+
+
 def reads_within(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[Expr]:
     """The reads of expressions on the longest piece of an axis, and what is read in their indices.
 
-    ``x[min(max(i - 1, 0), 9)] → x[i - 1]``, ``x[(i + 1)%10] → x[i + 1]``
+    ``x[min(max(i - 1, 0), 9)] → x[i - 1]``, ``x[(i + 1)%10] → x[i + 1]``, ``x[i] + (if i == 0 then
+    x[-i] else 0) → x[i]``
     """
     reads = [node for node in postorder(list(roots)) if is_load(node)]
-    if not has_borders(roots, var):
-        return reads
     variables = [axis.var for axis in axes]
+    if not has_borders(roots, var) and not _turns_at_borders(roots, reads, var, variables):
+        return reads
     ranges: dict[int, Interval] = {}
     for axis in axes:
         low, extent = axis_range(axis)

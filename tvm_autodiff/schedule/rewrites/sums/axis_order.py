@@ -18,6 +18,7 @@ from ....graph.stage import (
     reduction_stage,
 )
 from ...cost import MIN_LANES, SYMBOLIC_SIZE
+from ...kernel import Kernel, with_root
 from ...nest.access import streamed
 from ...nest.inside import unit_strides_inside
 
@@ -31,7 +32,15 @@ def with_axes_in_order(outputs: Sequence[Tensor]) -> list[Tensor]:
     return each_stage(outputs, _changed)
 
 
-def _changed(op: Operation) -> list[Tensor] | None:
+def in_order_of_memory(kernel: Kernel) -> Kernel | None:
+    """The kernel with its reduced axes in order, also if it multiplies reused operands, where no
+    tile pays; None if they are.
+    """
+    found = _changed(kernel.root, tiled=False)
+    return None if found is None else with_root(kernel, found)
+
+
+def _changed(op: Operation, tiled: bool = True) -> list[Tensor] | None:
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or reduction.init or len(reduction.axes) < 2:
         return None
@@ -41,7 +50,7 @@ def _changed(op: Operation) -> list[Tensor] | None:
     long = _length(last) >= 2 * MIN_LANES
     if long and _is_contiguous(op, reduction, last):
         return None
-    if not streamed(op, reduction) and _is_reused(op, reduction):
+    if tiled and not streamed(op, reduction) and _is_reused(op, reduction):
         return None
     found = [axis for axis in reduction.axes if _is_contiguous(op, reduction, axis)]
     chosen = max(found, key=_length, default=last)

@@ -31,7 +31,6 @@ from ....expr.nodes import (
     tensor_key,
 )
 from ....expr.rewrite import contains_load, depends_on, expand_lets, postorder, rewrite
-from ....graph.graph import retarget
 from ....graph.stage import (
     Extent,
     axis_range,
@@ -43,7 +42,7 @@ from ....graph.stage import (
     shape_of,
 )
 from ...cost import MIN_LANES, STORE
-from ...kernel import Kernel, iterations, size_of
+from ...kernel import Kernel, iterations, size_of, with_root
 
 Key = tuple[tuple[int, int], int]  #: of a tensor, and the number of a dimension
 
@@ -127,12 +126,8 @@ def over_unrolled_circles(kernel: Kernel) -> tuple[list[Kernel], Kernel] | None:
 
     moved = replace(reduction, sources=tuple(rewrite(source, read) for source in sources))
     outputs = reduction_stage(op.name, list(op.axis), moved)
-    table = {tensor_key(op.output(n)): tensor for n, tensor in enumerate(outputs)}
-    whole = replace(kernel, root=outputs[0].op)
-    if kernel.epilogue is not None:
-        ended = retarget(kernel.epilogue, lambda tensor: table.get(tensor_key(tensor)))
-        whole = replace(whole, epilogue=ended[0].op)
-    return [replace(kernel, root=c.op, epilogue=None) for c in copies.values()], whole
+    before = [replace(kernel, root=copy.op, epilogue=None) for copy in copies.values()]
+    return before, with_root(kernel, outputs)
 
 
 def _circle_of(
