@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from tvm import te, tirx
 
@@ -122,6 +123,44 @@ def test_factors_read_the_factors_inside_them() -> None:
     sizes = [len(postorder([expand_lets(body) for body in bodies(op)])) for op in made]
     assert 1 < len(sizes) < 10
     assert max(sizes) < 40
+
+
+AT = te.placeholder((6, 4), "int32", "at")
+P, MASS = te.placeholder((5, 3), "float64", "p"), te.placeholder((5,), "float64", "m")
+
+
+def neighbours(body: Callable, by: te.Tensor = AT) -> te.Tensor:
+    """``y[i] = Σ_k body(p[i], p[at[i, k]])``"""
+    k = te.reduce_axis((0, 4), "k")
+    return te.compute(
+        (5,), lambda i: te.sum(body(lambda a: P[i, a], lambda a: P[by[i, k], a], by[i, k]), axis=k)
+    )
+
+
+def squared(mine: Callable, theirs: Callable) -> tirx.Expr:
+    return sum(((mine(a) - theirs(a)) * (mine(a) - theirs(a)) for a in range(3)), number(0.1))
+
+
+#: a sum over neighbours, and the factors of its gradient by the coordinates
+NEIGHBOURS = {
+    "a kernel": (neighbours(lambda p, q, n: MASS[n] * te.exp(-squared(p, q))), 1),
+    "a root": (neighbours(lambda p, q, n: te.sqrt(squared(p, q))), 1),
+    "cut off": (
+        neighbours(lambda p, q, n: te.max(number(2) - squared(p, q), 0.0) * MASS[n] * MASS[n]),
+        2,
+    ),
+    "one coordinate": (neighbours(lambda p, q, n: te.exp(p(0) * q(0))), 0),
+    "few operations": (neighbours(lambda p, q, n: p(0) * q(1) + p(1) * q(0)), 0),
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_factors_of_neighbours_that_data_name(name: str) -> None:
+    y, count = NEIGHBOURS[name]
+    head = te.placeholder((5,), "float64", "head")
+    assert len(factors(list(differentiate(y, [P], head)))) == count
+    table = np.random.default_rng(0).integers(0, 5, (6, 4)).astype("int32")
+    check_grads(y, [P], values={AT: table})
 
 
 def test_second_derivatives() -> None:

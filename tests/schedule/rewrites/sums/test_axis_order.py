@@ -9,7 +9,8 @@ from tvm import te
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.expr.nodes import tensor_key
 from tvm_autodiff.graph.stage import reduction_of
-from tvm_autodiff.schedule.rewrites.sums.axis_order import with_axes_in_order
+from tvm_autodiff.schedule.kernel import Kernel
+from tvm_autodiff.schedule.rewrites.sums.axis_order import in_order_of_memory, with_axes_in_order
 
 N, K, A = 3, 9, 11
 x, w = te.placeholder((N, K), "float64", "x"), te.placeholder((N, K, A), "float64", "w")
@@ -62,3 +63,10 @@ def test_order(name):
     if order == "ka":
         [want], [got] = evaluate_graph([before], values), evaluate_graph([after], values)
         np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_reused_operands_where_no_tile_pays():
+    before, _ = CASES["reused operands"]
+    found = in_order_of_memory(Kernel(before.op))
+    assert "".join(axis.var.name for axis in reduction_of(found.root).axes) == "ka"
+    assert in_order_of_memory(found) is None

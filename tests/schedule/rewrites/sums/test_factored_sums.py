@@ -118,6 +118,38 @@ PRODUCTS = {
         lambda ab, p, i, j, k: tirx.Select(p[i, k % 8] > 1.0, ab, zero),
         False,
     ),
+    "a choice of two, as of a leaky rectifier": (
+        lambda ab, p, i, j, k: (
+            tirx.Select(p[i, j] >= 1.0, ab, zero) + tirx.Select(p[i, j] < 1.0, ab * 0.1, zero)
+        ),
+        True,
+    ),
+    "a choice of two under branches": (
+        lambda ab, p, i, j, k: (
+            te.if_then_else(p[i, j] > 1.0, ab, zero)
+            + te.if_then_else(tirx.Not(p[i, j] > 1.0), ab * te.exp(p[i, j]), zero)
+        ),
+        True,
+    ),
+    "a choice of either side": (
+        lambda ab, p, i, j, k: (
+            te.if_then_else(p[i, j] > 1.0, zero, ab * 0.1)
+            + te.if_then_else(p[i, j] > 1.0, ab, zero)
+        ),
+        True,
+    ),
+    "two choices that are not opposite": (
+        lambda ab, p, i, j, k: (
+            tirx.Select(p[i, j] >= 1.0, ab, zero) + tirx.Select(p[i, j] < 0.9, ab * 0.1, zero)
+        ),
+        False,
+    ),
+    "a choice of two that the sum changes": (
+        lambda ab, p, i, j, k: (
+            tirx.Select(p[i, k % 8] >= 1.0, ab, zero) + tirx.Select(p[i, k % 8] < 1.0, ab, zero)
+        ),
+        False,
+    ),
     "a condition that keeps reads in bounds": (
         lambda ab, p, i, j, k: te.if_then_else(
             te.all(i >= 1, p[i - 1, j] > 1.0), a[i - 1, k] * b[j, k], zero
@@ -143,6 +175,15 @@ def test_results_leave_a_product_of_matrices(name):
     given = {t: rng.uniform(0.5, 1.5, [int(n) for n in t.shape]) for t in (a, b, place)}
     [want], [got] = evaluate_graph([y], given), evaluate_graph([changed], given)
     np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_neither_of_two_choices_holds_for_nan():
+    y = product(PRODUCTS["a choice of two, as of a leaky rectifier"][0])
+    [changed] = with_factored_sums([y])
+    given = {t: np.ones([int(n) for n in t.shape]) for t in (a, b, place)}
+    given[place][2, 3] = np.nan
+    [want], [got] = evaluate_graph([y], given), evaluate_graph([changed], given)
+    np.testing.assert_array_equal(got, want)
 
 
 def test_a_maximum_stays():

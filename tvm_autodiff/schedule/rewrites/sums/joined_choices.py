@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ....expr.build import if_then_else, like, mul, multiplied, select, sum_of
 from ....expr.nodes import (
@@ -55,13 +56,13 @@ def _summands(expr: Expr) -> list[Expr]:
 
 
 def _joined(left: Expr, right: Expr, nest: Loops, reduced: Sequence[Var]) -> Expr | None:
-    """One term for two that exclude each other; a comparison with NaN may hold for neither."""
-    if not _is_choice(left) or op_name(left) != op_name(right) or not _is_choice(right):
+    """One term for two that exclude each other."""
+    this, that = _choice(left), _choice(right)
+    if this is None or that is None or op_name(left) != op_name(right):
         return None
-    (this, one, zero), (that, two, _) = operands(left), operands(right)
-    if depends_on(this, reduced) or not _is_opposite(this, that):
+    if depends_on(this.condition, reduced) or not _is_opposite(this, that):
         return None
-    first, second = _factors(one), _factors(two)
+    first, second = _factors(this.value), _factors(that.value)
     common = Counter(map(node_id, first)) & Counter(map(node_id, second))
     shared, first = _parted(first, common)
     _, second = _parted(second, common)
@@ -69,24 +70,47 @@ def _joined(left: Expr, right: Expr, nest: Loops, reduced: Sequence[Var]) -> Exp
     if not shared or not (op_name(left) == "select" or is_safe(shared, nest)):
         return None
     choose = select if op_name(left) == "select" else if_then_else
-    rests = [multiplied(part) if part else like(zero, 1.0) for part in (first, second)]
-    choice = choose(this, rests[0], choose(that, rests[1], zero))
-    return mul(multiplied(shared), choice)
+    zero = like(this.value, 0.0)
+    rest = zero
+    for choice, factors in ((that, second), (this, first)):
+        value = multiplied(factors) if factors else like(zero, 1.0)
+        sides = (value, rest) if choice.holds else (rest, value)
+        rest = choose(choice.condition, *sides)
+    return mul(multiplied(shared), rest)
 
 
-def _is_choice(term: Expr) -> bool:
-    """Whether a term is a value or zero: ``select(c, value, 0)``."""
-    return op_name(term) in BRANCHES and is_const(operands(term)[2], 0)
+@dataclass(frozen=True)
+class _Choice:
+    """A term that is a value if a condition holds, or if it does not, and else zero."""
+
+    condition: Expr
+    holds: bool
+    value: Expr
 
 
-def _is_opposite(left: Expr, right: Expr) -> bool:
-    """Whether two conditions never hold together, and one of them does where nothing is NaN."""
-    if op_name(right) == "not" or op_name(left) == "not":
-        inner, other = (right, left) if op_name(right) == "not" else (left, right)
-        return node_id(operands(inner)[0]) == node_id(other)
-    if _OPPOSITE.get(op_name(left)) != op_name(right):
+def _choice(term: Expr) -> _Choice | None:
+    if op_name(term) not in BRANCHES:
+        return None
+    condition, then, otherwise = operands(term)
+    if is_const(otherwise, 0):
+        return _Choice(condition, True, then)
+    return _Choice(condition, False, otherwise) if is_const(then, 0) else None
+
+
+def _is_opposite(this: _Choice, that: _Choice) -> bool:
+    """Whether two choices exclude each other, and one of them is no zero where nothing is NaN, for
+    which neither of two comparisons may hold.
+    """
+    if node_id(this.condition) == node_id(that.condition):
+        return this.holds != that.holds
+    if not (this.holds and that.holds):
         return False
-    pairs = zip(operands(left), operands(right), strict=True)
+    for one, other in ((this.condition, that.condition), (that.condition, this.condition)):
+        if op_name(one) == "not" and node_id(operands(one)[0]) == node_id(other):
+            return True
+    if _OPPOSITE.get(op_name(this.condition)) != op_name(that.condition):
+        return False
+    pairs = zip(operands(this.condition), operands(that.condition), strict=True)
     return all(node_id(one) == node_id(two) for one, two in pairs)
 
 
