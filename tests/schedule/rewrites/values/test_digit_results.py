@@ -30,8 +30,8 @@ def summed(body: Callable[[Any, Any], Any], count: int = 24, terms: int = 4) -> 
 
 
 def window(q: Any, k: Any) -> Any:
-    """Over an image of 4 by 6 in a larger one."""
-    return te.if_then_else(q % 6 >= k, X[q // 6, k] * Y[q // 6 + k, q % 6], 0.0)
+    """Over an image of 3 by 8 in a larger one."""
+    return te.if_then_else(q % 8 >= k, X[q // 8, k] * Y[q // 8 + k, q % 8], 0.0)
 
 
 def relu(s: Any) -> Any:
@@ -44,7 +44,7 @@ def read_twice(s: Any) -> list[Any]:
 
 def maximum() -> Any:
     k = te.reduce_axis((0, 4), "k")
-    return te.compute((24,), lambda q: te.max(X[q // 6, k] + Y[k, q % 6], axis=k), name="s")
+    return te.compute((24,), lambda q: te.max(X[q // 8, k] + Y[k, q % 8], axis=k), name="s")
 
 
 def three(q: Any, k: Any) -> Any:
@@ -53,12 +53,13 @@ def three(q: Any, k: Any) -> Any:
 
 #: name → the outputs, and the extents of the sum over digits
 CASES: dict[str, tuple[Callable[[], list[Any]], list[int] | None]] = {
-    "an image": (lambda: [summed(window)], [4, 6]),
+    "an image": (lambda: [summed(window)], [3, 8]),
     "three digits": (lambda: [summed(three)], [3, 4, 2]),
-    "a maximum": (lambda: [maximum()], [4, 6]),
+    "a maximum": (lambda: [maximum()], [3, 8]),
     "ended by its reader": (lambda: [relu(summed(window))], None),
     "three digits, ended": (lambda: [relu(summed(three))], [3, 4, 2]),
-    "with other readers": (lambda: read_twice(summed(window)), [4, 6]),
+    "with other readers": (lambda: read_twice(summed(window)), [3, 8]),
+    "in turns": (lambda: [summed(lambda q, k: X[q // 3, k] * Y[k, q % 3])], None),
     "no multiple": (lambda: [summed(window, 23)], None),
     "after a shift": (lambda: [summed(lambda q, k: X[(q + 1) // 6, k], 23)], None),
     "no digits": (lambda: [summed(lambda q, k: X[q, k], 9)], None),

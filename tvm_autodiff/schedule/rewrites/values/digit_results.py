@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....expr.nodes import Tensor, load, op_name, tensor_key
+from ....expr.nodes import Axis, Tensor, load, op_name, tensor_key
 from ....expr.rewrite import contains, depends_on, expand_lets
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import Graph, Replacement, each_original_stage, retarget
@@ -29,6 +29,7 @@ from ....graph.stage import (
     renew_axis,
     shape_of,
 )
+from ...cost import MIN_LANES
 from ...nest.literals import FLOOR_DIVISIONS
 from .digit_dimensions import over_digits
 
@@ -37,7 +38,7 @@ def with_digit_results(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal tensors, whose sums divide none of their axes by literals.
 
     A sum of which each axis has two digits keeps the stage that ends it: `quotient_axes` splits
-    both.
+    both. Sums that a dimension takes in turns stay, too: `windows` writes each in vectors.
     """
     graph = Graph(outputs)
     wanted = set(map(tensor_key, outputs))
@@ -47,6 +48,12 @@ def with_digit_results(outputs: Sequence[Tensor]) -> list[Tensor]:
         return _changed(current[0].op, _is_ended(op, graph, wanted)) or current
 
     return each_original_stage(outputs, change)
+
+
+def _is_interleaved(digits: Sequence[Axis]) -> bool:
+    """Whether the last dimension takes a few sums in turns, which are classes of its vectors."""
+    extent = axis_range(digits[-1])[1]
+    return len(digits) > 1 and isinstance(extent, int) and extent < 2 * MIN_LANES
 
 
 def _is_ended(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> bool:
@@ -70,7 +77,10 @@ def _changed(op: Operation, is_ended: bool) -> list[Tensor] | None:
         return None
     literal = [n for n, axis in enumerate(op.axis) if isinstance(axis_range(axis)[1], int)]
     found = over_digits(sources, op.axis, literal, reduction.axes)
-    if found is None or (is_ended and max(map(len, found.groups)) == 2):
+    if found is None:
+        return None
+    is_pair = max(map(len, found.groups)) == 2
+    if is_pair and (is_ended or _is_interleaved(found.groups[-1])):
         return None
     [digits] = reduction_stage(
         f"{op.name}_digits",
