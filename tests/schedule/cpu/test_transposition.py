@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.machines import avx512, synthetic, with_usual_caches
@@ -35,6 +35,16 @@ def panels(n, m, width):
     return [A], te.compute((n // width, m, width), lambda o, k, i: A[o * width + i, k], name="T")
 
 
+def ending(n, m, width):
+    """Panels, the last of which ends with the rows."""
+    A, zero = cases.placeholder("A", n, m), tirx.const(0, "float32")
+    return [A], te.compute(
+        (-(-n // width), m, width),
+        lambda o, k, i: te.if_then_else(o * width + i < n, A[o * width + i, k], zero),
+        name="T",
+    )
+
+
 def gated(n, m):
     """Several reads, one of them along the rows, and a function of a transposed one."""
     A, B, C = (
@@ -54,6 +64,9 @@ def shifted(n, m):
 
 
 TAKEN = [
+    ending(100, 24, 32),
+    ending(33, 7, 8),
+    ending(2000, 5, 16),
     transposed(16, 16),
     transposed(64, 48),
     transposed(17, 33),

@@ -31,5 +31,6 @@ def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Dec
     # the narrowest tiles are single elements
     sides = dict.fromkeys((1, MIN_LANES, found.side) if symbolic else (found.side,))
     nests = [transposed_nest(kernel, found, side) for side in sides]
-    launch = nest_function(nests, kernel.outputs, threads_of(kernel, machine), strict=True)
+    strict = not found.has_border  # whose elements are single
+    launch = nest_function(nests, kernel.outputs, threads_of(kernel, machine), strict=strict)
     return launch if isinstance(launch, Declined) else [launch]

@@ -60,6 +60,8 @@ class Loop:
         end of them.
     when : Expr or None
         What the sizes fulfil where it runs at all.
+    inside : bool
+        Whether the longest piece where conditions with other loops are decided is one of its own.
     """
 
     var: Var
@@ -73,6 +75,7 @@ class Loop:
     borders: Interval = (0, 0)
     within: tuple[int, Expr] | None = None
     when: Expr | None = None
+    inside: bool = False
 
     @property
     def width(self) -> int:
@@ -255,6 +258,13 @@ def bordered(nest: Nest, place: int) -> Nest:
     )
 
 
+def apart_inside(nest: Nest, place: int) -> Nest:
+    """``for p < 4: for r < 8: if p*8 + r < 30 then S(p, r)  →  for p < 3: for r < 8: S(p, r); for r
+    < 8: if r < 6 then S(3, r)``
+    """
+    return nest.with_loop(place, replace(nest.loops[place], inside=True))
+
+
 def interchanged(nest: Nest, order: Sequence[int]) -> Nest:
     """``for i: for j: S → for j: for i: S``: loops in the order of their places."""
     stores = [replace(s, copy=tuple(s.copy[place] for place in order)) for s in nest.stores]
@@ -277,7 +287,8 @@ def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
     if one.extent:
         known = [*nest.variables, *nest.sizes], nest.ranges
         cuts = pieces(nest.values, one.var, one.extent, *known, quotients=quotients)
-        if len(cuts) == 1 and one.lanes > 1:  # without the last turn of fewer copies
+        # without the last turn of fewer copies
+        if len(cuts) == 1 and (one.lanes > 1 or one.inside):
             ranges = {**nest.ranges, node_id(one.var): cuts[0]}
             cuts = _around(decided_piece(nest.values, one.var, known[0], ranges), cuts[0])
     found = [

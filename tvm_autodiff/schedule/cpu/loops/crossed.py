@@ -5,15 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....expr.nodes import Axis, Expr, dtype_of, is_load, node_id, op_name, operands
-from ....expr.rewrite import expand_lets, postorder, variables_of
+from ....expr.nodes import BRANCHES, Axis, Expr, dtype_of, is_load, node_id, op_name, operands
+from ....expr.rewrite import contains, expand_lets, postorder, variables_of
 from ....graph.stage import axis_range, bodies
 from ...cost import MIN_LANES, SYMBOLIC_SIZE
 from ...declined import Declined, no_gain, other_kind
 from ...kernel import Kernel
 from ...machine import Machine
 from ...nest.access import affine_forms
-from ...nest.nest import Nest, interchanged, nest_of, strip_mined, unrolled, vectorised
+from ...nest.axis_bounds import decided_piece
+from ...nest.in_range import loops_of
+from ...nest.nest import (
+    Nest,
+    apart_inside,
+    interchanged,
+    nest_of,
+    strip_mined,
+    unrolled,
+    vectorised,
+)
 from .vector_body import VECTOR_OPS
 
 
@@ -38,12 +48,17 @@ class Crossed:
     reads: list[Expr]
     side: int
 
+    @property
+    def has_border(self) -> bool:
+        """Whether guards hold for a part of the results only."""
+        return contains(self.values, lambda node: op_name(node) in BRANCHES)
+
 
 def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
     """The reads of a kernel that run along another axis than its writes."""
     op = kernel.root
     values = [expand_lets(body) for body in bodies(op)]
-    found = _crossed(op.axis, values)
+    found = _crossed(op.axis, _inside(op.axis, values))
     if found is None:
         return other_kind("no read runs through memory along another axis than the write")
     across, reads = found
@@ -55,6 +70,20 @@ def crossed(kernel: Kernel, machine: Machine) -> Crossed | Declined:
     return Crossed(values, across, reads, side)
 
 
+def _inside(axes: Sequence[Axis], values: Sequence[Expr]) -> list[Expr]:
+    """The values where the guards of borders hold: ``if p*32 + r < 2000 then x[p*32 + r, k] else 0
+    → x[p*32 + r, k]``, as for all but the last p.
+    """
+    current, loops = list(values), loops_of(axes)
+    for axis in axes[:-1]:
+        if not contains(current, lambda node: op_name(node) in BRANCHES):
+            break
+        if node_id(axis.var) in loops.ranges:
+            piece = decided_piece(current, axis.var, loops.variables, loops.ranges)
+            current = current if piece is None else piece[1]
+    return current
+
+
 def transposed_nest(kernel: Kernel, found: Crossed, side: int) -> Nest:
     """``for i: for j: T(i, j)  →
     for j by L: for i by L: T(i, j .. j + L - 1), .. T(i + L - 1, j ..)``
@@ -64,6 +93,9 @@ def transposed_nest(kernel: Kernel, found: Crossed, side: int) -> Nest:
     outer = [place for place in range(count - 1) if place != found.across]
     nest = nest_of(axes, found.values, kernel.outputs)
     nest = interchanged(nest, [*outer, count - 1, found.across])
+    if found.has_border:
+        for place in range(len(outer)):
+            nest = apart_inside(nest, place)
     if side == 1:
         return nest
     strips = strip_mined(vectorised(nest, count - 2, side), count - 1, side)
