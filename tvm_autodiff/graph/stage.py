@@ -30,6 +30,7 @@ from ..expr.nodes import (
 )
 from ..expr.remembered import remembered
 from ..expr.rewrite import Rewriter, expand_lets, postorder, substituter
+from .own_dtypes import combiner_parts, literals_typed
 
 Operation = Any  #: a te operation
 Extent = Any  #: an int or a TVM integer expression
@@ -162,21 +163,19 @@ def _reduction_of(op: Operation) -> Reduction | None:
 
 
 def reduction_of_body(body: Expr) -> Reduction | None:
-    """The reduction that is the body of a stage, or None for any other body."""
+    """The reduction that is the body of a stage, or None for any other body.
+
+    All its literals have the dtypes of what is reduced.
+    """
     if op_name(body) != "reduce":
         return None
-    combiner = body.combiner
+    sources = elements(body.source)
     return Reduction(
-        Combiner(
-            elements(combiner.lhs),
-            elements(combiner.rhs),
-            elements(combiner.result),
-            elements(combiner.identity_element),
-        ),
-        elements(body.source),
+        Combiner(*combiner_parts(body)),
+        sources,
         elements(body.axis),
         body.condition,
-        elements(body.init),
+        literals_typed(elements(body.init), sources),
     )
 
 

@@ -52,7 +52,7 @@ from ...graph.kinds.rewind import KeptLoop, Rewind, loops_in, stage_of_loops, wi
 from ...graph.kinds.update_loops import UpdateLoops, update_stage
 from ...graph.marks.checkpoint import generation_of
 from ...graph.marks.value_marks import has_marks, unmarked
-from ...graph.plain_reduction import fold_condition, split_init
+from ...graph.plain_reduction import fold_condition, of_one_dtype, split_init
 from ...graph.sizes.narrowed import narrowed
 from ...graph.stage import (
     Extent,
@@ -153,7 +153,7 @@ def _plain(op: Operation, stages: EqualStages) -> list[Tensor]:
             return outputs_of(stages.first(_normal_updates(op, kind)))
         scattered = scattered_wide(op)
         return outputs_of(stages.first(op)) if scattered is None else [scattered]
-    op = narrowed(op)
+    op = of_one_dtype(narrowed(op))
     reduction = reduction_of(op)
     if reduction is not None:
         alike = _with_ranges_of_one_type(reduction)

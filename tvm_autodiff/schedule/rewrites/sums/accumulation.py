@@ -85,7 +85,9 @@ def accumulated_wide(op: Operation) -> tuple[list[Tensor], list[Tensor]] | None:
     )
     values: Sequence[Expr] = [load(tensor, axis_vars(op)) for tensor in wide]
     if reduction.init:
-        values = combiner.apply([widened(init) for init in reduction.init], values)
+        typed = zip(reduction.init, reduction.sources, strict=True)
+        start = [widened(cast(dtype_of(source), value)) for value, source in typed]
+        values = combiner.apply(start, values)
     rounded = [
         make_stage(op.name, list(op.axis), [cast(dtype_of(source), value)], op.tag)[0]
         for source, value in zip(reduction.sources, values, strict=True)
