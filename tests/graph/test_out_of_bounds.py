@@ -130,6 +130,12 @@ REFUSED = {
     "symbolic, reversed": (lambda: stage((n,), lambda i: s[n - i]), "values 1 to n"),
     "symbolic, twice as long": (lambda: stage((2 * n,), lambda i: s[i]), "values 0 to"),
     "symbolic, int64": (lambda: stage((wide,), lambda i: t[i + 1]), "values 1 to w"),
+    "symbolic, far behind": (
+        lambda: summed(
+            lambda i, k, j: s[n + k * 1_000_000_000 + j * 700_000_000], axis(0, 3), axis(0, 2, "j")
+        ),
+        r"values n to int64\(n\) \+ 2700000000",
+    ),
     "symbolic, a place": (lambda: stage((), lambda: s[n]), "values n to n"),
 }
 

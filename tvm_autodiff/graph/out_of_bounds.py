@@ -306,8 +306,7 @@ def extremes(index: Expr, dim: Extent, box: Box) -> tuple[Extent, Extent] | None
 
 def _affine_extremes(index: Expr, box: Box) -> tuple[Extent, Extent] | None:
     terms, constant = linear_terms(index)
-    least: Extent = constant
-    most: Extent = constant
+    ends: list[tuple[Extent, Extent]] = [(constant, constant)]
     sizes = {node_id(var) for var in box.sizes}
     seen: set[int] = set()
     for operand, factor in terms:
@@ -319,16 +318,23 @@ def _affine_extremes(index: Expr, box: Box) -> tuple[Extent, Extent] | None:
         seen.add(key)
         if key in box.ranges:
             low, extent = box.ranges[key]
-            ends = [low * factor, (low + extent - 1) * factor]
-            least, most = least + ends[factor < 0], most + ends[factor > 0]
+            pair = low * factor, (low + extent - 1) * factor
+            ends.append(pair if factor > 0 else pair[::-1])
         elif key in sizes:
-            least, most = least + operand * factor, most + operand * factor
+            ends.append((operand * factor, operand * factor))
         else:
             return None
+    least, most = (_total(side) for side in zip(*ends, strict=True))
     limit = _LARGEST[dtype_of(index)]
     if any(isinstance(end, int) and abs(end) > limit for end in (least, most)):
         return None
     return least, most
+
+
+def _total(parts: Sequence[Extent]) -> Extent:
+    """A sum whose literals are one: TVM adds in int64 what does not fit the type of a size."""
+    literals = sum(part for part in parts if isinstance(part, int))
+    return sum((part for part in parts if not isinstance(part, int)), literals)
 
 
 def _tried_extremes(index: Expr, dim: Extent, box: Box) -> tuple[int, int] | None:
