@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..expr import build
+from ..expr.dtypes import integer_range
 from ..expr.nodes import INDEX_DTYPES, Expr
 from .atoms import AtomTable
 from .forms import CONST, Form, combine, scaled, shifted
@@ -21,11 +22,16 @@ class WritingTable(AtomTable):
         """The TVM expression of a form, with coefficients inside ``//`` and ``%`` in [0, divisor).
         """
         terms, value = self.terms(f)
-        own = "int64" if any(self.wide[s] for s in f) else "int32"
+        own = self._dtype(f, terms, value)
         # a narrow type may hold the sum but not its terms
         if own == "int64" or dtype not in INDEX_DTYPES:
             return build.cast(dtype or own, _sum(terms, value, own))
         return _sum(terms, value, dtype)
+
+    def _dtype(self, f: Form, terms: Sequence[tuple[int, Expr]], value: int) -> str:
+        """The dtype of the atoms of a form, or int64 where one of its literals does not fit it."""
+        fits = all(abs(k) <= integer_range("int32")[1] for k in (value, *(k for k, _ in terms)))
+        return "int32" if fits and not any(self.wide[s] for s in f) else "int64"
 
     def terms(self, f: Form, sided: bool = False) -> tuple[list[tuple[int, Expr]], int]:
         """A form as ``[(coefficient, expression)]`` and a constant, remainders recognised.
@@ -149,7 +155,7 @@ class WritingTable(AtomTable):
         terms, value = self.terms(f, sided=True)
         if not terms:
             return build.const(holds(name, value), "bool")
-        dtype = "int64" if any(self.wide[s] for s in f) else "int32"
+        dtype = self._dtype(f, terms, value)
         plus = [(k, e) for k, e in terms if k > 0]
         minus = [(-k, e) for k, e in terms if k < 0]
         if name in ("eq", "ne"):

@@ -46,6 +46,9 @@ INDICES: list[tuple[Any, int, str | None]] = [
     (te.min(i * 200, n), 2_000_000_000, None),
     (tirx.Select(i < 3, i * 100, i + j), 1000, None),
     (n + 1, 100, None),
+    # but not loops of constant lengths: TVM writes literals of their multiples
+    (n - 1 - i * 441, 2_000_000_000, "int32(int64(n - 1) - int64(i)*441)"),
+    (table[j % 8] + i * 441, 2_000_000_000, "int32(int64(table[j%8]) + int64(i)*441)"),
     (tirx.Ramp(n * 2 + 8, tirx.const(1, "int32"), 8), 2_000_000_000, None),
     # and what it is not made of in a sum is not
     (table[i] * 441 % 160, 160, "int32(int64(table[i])*441%160)"),

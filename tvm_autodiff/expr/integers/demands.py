@@ -7,6 +7,8 @@ Data and symbolic sizes may have any value, but a meaningful read restricts them
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..dtypes import integer_range
 from ..nodes import Expr, const_value, op_name, operands
 from .intervals import (
@@ -23,16 +25,24 @@ from .intervals import (
 )
 
 
-def demand(root: Expr, wanted: Interval, bounds: Intervals) -> None:
+def demand(
+    root: Expr, wanted: Interval, bounds: Intervals, is_open: Callable[[Expr], bool]
+) -> None:
     """Bound the parts of an index from the interval it must lie in: ``I + 4`` in [0, 9] → I in [-4,
     5].
+
+    Parts of loops of constant lengths alone (not `is_open`) keep what leaves int32: TVM writes
+    literals of them, also for turns that no meaningful call takes.
     """
     pending = [(root, wanted)]
     while pending:
         node, target = pending.pop()
         if not is_index(node) or const_value(node) is not None:
             continue
-        known = meet(bounds.of(node), target)
+        own = bounds.of(node)
+        if not contains(integer_range("int32"), own) and not is_open(node):
+            continue
+        known = meet(own, target)
         pending += _demanded(node, known, bounds)
         bounds.assume(node, known)
 

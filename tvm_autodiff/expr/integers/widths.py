@@ -172,7 +172,8 @@ class Widths:
         if not self._is_open(root):
             return _widened(new) if self._wide else _narrowed(root, new)
         bounds = Intervals(self._variable)
-        demand(root, places_of(extent, self._natural.bounds_of(extent)), bounds)
+        places = places_of(extent, self._natural.bounds_of(extent))
+        demand(root, places, bounds, self._is_open)
         new = _Rewriting(self, bounds, self._natural).rewritten(root, True)
         return _widened(new) if self._wide else _narrowed(root, new)
 

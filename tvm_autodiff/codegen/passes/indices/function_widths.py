@@ -71,7 +71,7 @@ def _bounded(
     widths = Widths(
         with_end,
         BUFFER_READS,
-        is_open=lambda var: bool(sizes),
+        is_open=_depends_on_sizes(func) if sizes else lambda var: False,
         hide=hide,
         renamed=renamed,
         wide=bool(renamed),
@@ -233,11 +233,14 @@ def _sizes(func: Any) -> dict[int, str]:
     }
 
 
-def _variables(func: Any, sizes: dict[int, str]) -> Callable[[Var], Interval]:
-    """The intervals of a function's variables: loops, block axes, bound values, sizes."""
-    ranges: dict[int, tuple[Expr, Expr]] = {}
+_Bounds = dict[int, tuple[Expr, Expr]]  #: minimum and extent, by the id of a variable
+
+
+def _definitions(func: Any) -> tuple[_Bounds, dict[int, Expr], _Bounds]:
+    """The ranges of loops, the values of bound variables and block axes, the domains of these."""
+    ranges: _Bounds = {}
     values: dict[int, Expr] = {}
-    doms: dict[int, tuple[Expr, Expr]] = {}
+    doms: _Bounds = {}
 
     def loop(node: Any) -> None:
         ranges[node_id(node.loop_var)] = (node.min, node.extent)
@@ -257,6 +260,31 @@ def _variables(func: Any, sizes: dict[int, str]) -> Callable[[Var], Interval]:
     visitors = [(tirx.For, loop), (s_tir.SBlockRealize, realize), (tirx.Bind, bind)]
     visitors += [(tirx.AttrStmt, attribute)]
     tvm_ffi.structural_walk(func.body, visitors)
+    return ranges, values, doms
+
+
+def _depends_on_sizes(func: Any) -> Callable[[Var], bool]:
+    """Whether the interval of a variable depends on symbolic sizes, or on data."""
+    ranges, values, doms = _definitions(func)
+    known: dict[int, bool] = {}
+
+    def depends(var: Var) -> bool:
+        key = node_id(var)
+        if key not in known:
+            known[key] = True  # what is defined by itself, or not here
+            parts = ranges.get(key) or doms.get(key) or ([values[key]] if key in values else None)
+            known[key] = parts is None or any(
+                op_name(node) in BUFFER_READS or (op_name(node) == "var" and depends(node))
+                for node in postorder(list(parts))
+            )
+        return known[key]
+
+    return depends
+
+
+def _variables(func: Any, sizes: dict[int, str]) -> Callable[[Var], Interval]:
+    """The intervals of a function's variables: loops, block axes, bound values, sizes."""
+    ranges, values, doms = _definitions(func)
     known: dict[int, Interval] = {}
     active: set[int] = set()
 
