@@ -364,8 +364,8 @@ class CompiledFunction(CheckedArguments, Unpickled):
         """Write the function to a shared library that `load` reads, signature included.
 
         Its function ``run(*inputs, *outputs)`` needs no Python: tvm_ffi loads it, also from C++
-        (docs/how-to/export.md). Programs for GPUs need TVM, and so do those that use TVM's virtual
-        machine.
+        (docs/how-to/export.md). Programs for GPUs have none, nor have those with a symbolic size
+        that are several kernels (see `profile`): they need TVM, and `load`.
 
         Parameters
         ----------

@@ -8,8 +8,11 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import tvm_ffi
 from tvm import te, topi
@@ -117,6 +120,50 @@ def test_symbolic_sizes(tmp_path: Path) -> None:
             print(np.allclose(y, np.e))
     """
     assert run(textwrap.dedent(script), tmp_path).split() == ["True", "True"]
+
+
+n, r = te.var("n"), te.reduce_axis((0, te.var("m")), "r")
+sized, fixed = te.placeholder((n, 3), name="x"), te.placeholder((8, 3), name="x")
+long = te.placeholder((r.dom.extent, 3), name="x")
+
+
+def column_sums(source: Callable[..., Any]) -> te.Tensor:
+    return te.compute((3,), lambda i: te.sum(source(r, i), axis=r), name="sums")
+
+
+#: name, input, results, and whether the library has a function `run`
+PROGRAMS: list[tuple[str, te.Tensor, list[te.Tensor], bool]] = [
+    ("a map", sized, [topi.exp(sized)], True),
+    ("a chain of maps", sized, [topi.sin(topi.exp(sized))], True),
+    ("a sum", long, [column_sums(lambda i, j: long[i, j] * 2.0)], True),
+    ("several results", sized, [topi.exp(sized), topi.sin(sized)], False),
+    ("a stored tensor", sized, [topi.nn.softmax(sized)], False),
+    ("constant sizes", fixed, [topi.nn.softmax(fixed), topi.exp(topi.nn.softmax(fixed))], True),
+]
+
+
+@pytest.mark.parametrize(
+    ("x", "outputs", "has_run"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
+)
+def test_which_programs_have_a_function_run(
+    x: te.Tensor, outputs: list[te.Tensor], has_run: bool, tmp_path: Path
+) -> None:
+    built, given = ad.build(x, outputs), np.linspace(-1, 1, 24, dtype="float32").reshape(8, 3)
+    built.export(tmp_path / "f.so")
+    assert has_run == hasattr(tvm_ffi.load_module(str(tmp_path / "f.so")), "run")
+    again = ad.load(tmp_path / "f.so")
+    for a, b in zip(again(given), built(given), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_program_without_run_on_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(compile(PYTHON[2], "docs/how-to/export.md", "exec"), {})
+    assert capsys.readouterr().out == PRINTED[2]
+    found = [hasattr(tvm_ffi.load_module(f"./softmax_{size}.so"), "run") for size in ("n", 8)]
+    assert found == [False, True]
 
 
 def test_a_cpu_without_the_instructions_is_refused(
