@@ -99,3 +99,20 @@ def test_a_start_that_is_data_of_another_dtype_has_a_gradient() -> None:
     found, slope = ad.build([x, z, h], [y, dz], cache=False)(X, start, head)
     np.testing.assert_allclose(found, X.sum(1) + start, rtol=1e-14)
     np.testing.assert_allclose(slope, head, rtol=1e-6)
+
+
+#: name, init and identity of a sum of int8
+NOT_HELD: list[tuple[str, Any, Any]] = [
+    ("fraction", 2.5, lambda t: 0),
+    ("out of range", 300, lambda t: 0),
+    ("infinity", None, lambda t: float("-inf")),
+    ("fraction as identity", None, lambda t: 0.5),
+]
+
+
+@pytest.mark.parametrize("case", NOT_HELD, ids=lambda case: case[0])
+def test_literals_that_integers_do_not_hold_are_refused(case: Any) -> None:
+    x, k = te.placeholder((4, 6), "int8", name="x"), te.reduce_axis((0, 6), "k")
+    y = te.compute((4,), lambda i: total(case[2])(x[i, k], axis=k, init=case[1]), name="y")
+    with pytest.raises(ad.InvalidArgumentError, match="stage y reduces int8 from .*tirx.const"):
+        ad.build(x, y, cache=False)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..errors import InvalidArgumentError
 from ..expr.build import cast, variable
+from ..expr.dtypes import integer_range
 from ..expr.nodes import Expr, Var, const_value, dtype_of, elements, node_id, op_name
 from ..expr.rewrite import Rewriter
 
 _Parts = tuple[tuple[Var, ...], tuple[Var, ...], tuple[Expr, ...], tuple[Expr, ...]]
 
 
-def combiner_parts(body: Expr) -> _Parts:
-    """The left and right variables of a reduction's reducer, its results, and its identity."""
+def combiner_parts(body: Expr, where: str) -> _Parts:
+    """The left and right variables of a reduction's reducer, its results, and its identity.
+
+    `where` is for error messages.
+    """
     combiner, wanted = body.combiner, [dtype_of(source) for source in elements(body.source)]
     lhs, rhs = elements(combiner.lhs), elements(combiner.rhs)
     results, identity = elements(combiner.result), elements(combiner.identity_element)
@@ -27,7 +32,9 @@ def combiner_parts(body: Expr) -> _Parts:
         typed = Rewriter(lambda node: table.get(node_id(node)) if op_name(node) == "var" else None)
         lhs, rhs = left, right
         results = tuple(cast(t, typed(value)) for t, value in zip(wanted, results, strict=True))
-        identity = tuple(cast(t, value) for t, value in zip(wanted, identity, strict=True))
+        identity = tuple(
+            _converted(value, t, where) for t, value in zip(wanted, identity, strict=True)
+        )
     return lhs, rhs, results, identity
 
 
@@ -35,15 +42,30 @@ def _typed_variables(side: Sequence[Var], dtypes: Sequence[str]) -> tuple[Var, .
     return tuple(variable(var.name, dtype) for var, dtype in zip(side, dtypes, strict=True))
 
 
-def literals_typed(init: Sequence[Expr], sources: Sequence[Expr]) -> tuple[Expr, ...]:
+def literals_typed(
+    init: Sequence[Expr], sources: Sequence[Expr], where: str
+) -> tuple[Expr, ...]:
     """Initial values, with the literals among them in the dtypes of the sources.
 
     Reads keep theirs, because an initial value cannot be a conversion: see `plain_reduction`.
     """
     return tuple(
-        value if const_value(value) is None else cast(dtype_of(source), value)
+        value if const_value(value) is None else _converted(value, dtype_of(source), where)
         for value, source in zip(init, sources, strict=False)
     )
+
+
+def _converted(value: Expr, dtype: str, where: str) -> Expr:
+    """A literal in another dtype; a number that an integer dtype does not hold is refused."""
+    number = const_value(value)
+    if number is not None and dtype_of(value) != dtype and dtype.startswith(("int", "uint")):
+        low, high = integer_range(dtype)
+        if not low <= number <= high or number != int(number):
+            raise InvalidArgumentError(
+                f"{where} reduces {dtype} from {number}, which {dtype} does not hold: give the "
+                f'init= or identity as tirx.const(value, "{dtype}")'
+            )
+    return cast(dtype, value)
 
 
 def is_of_one_dtype(body: Expr) -> bool:

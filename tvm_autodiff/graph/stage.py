@@ -159,23 +159,23 @@ def reduction_of(op: Operation) -> Reduction | None:
 
 @remembered(1 << 10)
 def _reduction_of(op: Operation) -> Reduction | None:
-    return reduction_of_body(op.body[0])
+    return reduction_of_body(op.body[0], f"stage {op.name}")
 
 
-def reduction_of_body(body: Expr) -> Reduction | None:
+def reduction_of_body(body: Expr, where: str = "a reduction") -> Reduction | None:
     """The reduction that is the body of a stage, or None for any other body.
 
-    All its literals have the dtypes of what is reduced.
+    All its literals have the dtypes of what is reduced. `where` is for error messages.
     """
     if op_name(body) != "reduce":
         return None
     sources = elements(body.source)
     return Reduction(
-        Combiner(*combiner_parts(body)),
+        Combiner(*combiner_parts(body, where)),
         sources,
         elements(body.axis),
         body.condition,
-        literals_typed(elements(body.init), sources),
+        literals_typed(elements(body.init), sources, where),
     )
 
 
