@@ -32,6 +32,7 @@ CASES = {
     "guarded": (stage(lambda i: te.if_then_else(i < m, z[i], 0.0)), []),
     "clamped": (stage(lambda i: z[te.min(i, m - 1)]), []),
     "from the end": (stage(lambda i: x[n - 1 - i]), []),
+    "so far from the end": (stage(lambda i: x[n - 1 - i * 7], (3,)), [("x", "-1 + n", "n")]),
 }
 
 
@@ -45,6 +46,15 @@ def test_limits(name):
 
 def sums(left, right):
     return topi.sum(left * right, axis=0)
+
+
+def test_calls_that_read_before_the_beginning_are_refused():
+    last = te.compute((3,), lambda i: x[n - 1 - i * 7], name="last")
+    run = ad.build(x, last)
+    np.testing.assert_array_equal(run(np.arange(15.0)), [14, 7, 0])
+    message = "last reads x from element -1 of a dimension that has 14 for n = 14"
+    with pytest.raises(ad.CallError, match=message):
+        run(np.arange(14.0))
 
 
 @pytest.mark.parametrize("cached", [False, True])

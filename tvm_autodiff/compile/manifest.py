@@ -118,10 +118,11 @@ def _limits_of(request: Request) -> tuple[Limit, ...]:
     told = _told_by(request)
     found = []
     for one in size_limits(Graph(wanted).ops):
-        most, dim = told(one.most), told(one.dim)
+        least, most, dim = (told(end) for end in (one.least, one.most, one.dim))
         loops = tuple(loop for loop in map(told, one.loops) if loop is not None)
-        if most is not None and dim is not None and len(loops) == len(one.loops):
-            found.append(Limit(one.stage, one.tensor, most, dim, loops))
+        if least is None or most is None or dim is None or len(loops) < len(one.loops):
+            continue
+        found.append(Limit(one.stage, one.tensor, least, most, dim, loops))
     return tuple(found)
 
 

@@ -9,20 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..expr.nodes import load_tensor, operands
-from ..expr.simplify import prove
+from ..expr.nodes import Expr, load_tensor, operands
+from ..expr.simplify import Ranges, prove
 from .out_of_bounds import box_of, extremes, is_inside, loops_of_stage, sizes_of, unguarded_reads
 from .stage import Extent, Operation, axis_range, is_compute, is_scan, shape_of
 
 
 @dataclass(frozen=True)
 class SizeLimit:
-    """A stage reads up to the place `most` of a dimension of `dim` elements, if its `loops` have
-    steps.
+    """A stage reads the places from `least` to `most` of a dimension of `dim` elements, if its
+    `loops` have steps.
     """
 
     stage: str
     tensor: str
+    least: Extent
     most: Extent
     dim: Extent
     loops: tuple[Extent, ...]
@@ -49,9 +50,13 @@ def size_limits(ops: Sequence[Operation]) -> list[SizeLimit]:
                 tensor = load_tensor(read)
                 for index, dim in zip(operands(read), shape_of(tensor), strict=True):
                     ends = extremes(index, dim, box)
-                    if ends is None or (isinstance(ends[1], int) and isinstance(dim, int)):
+                    if ends is None or all(isinstance(end, int) for end in (*ends, dim)):
                         continue
-                    one = SizeLimit(str(op.name), str(tensor.op.name), ends[1], dim, loops)
-                    if not prove(ends[1] < dim, sizes):
+                    one = SizeLimit(str(op.name), str(tensor.op.name), *ends, dim, loops)
+                    if not (_holds(ends[0] >= 0, sizes) and _holds(ends[1] < dim, sizes)):
                         found.setdefault(str(one), one)
     return list(found.values())
+
+
+def _holds(condition: Expr | bool, sizes: Ranges) -> bool:
+    return condition if isinstance(condition, bool) else prove(condition, sizes)

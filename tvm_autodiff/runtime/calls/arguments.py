@@ -234,11 +234,13 @@ class CheckedArguments:
     def _check_limits(self, sizes: dict[str, int]) -> None:
         """Raise `CallError` if a stage would read outside of a tensor for these sizes."""
         for one in self._manifest.limits:
-            most, dim = dim_value(one.most, sizes), dim_value(one.dim, sizes)
-            runs = all((dim_value(loop, sizes) or 0) > 0 for loop in one.loops)
-            if runs and most is not None and dim is not None and most >= dim:
+            least, most, dim = (dim_value(n, sizes) for n in (one.least, one.most, one.dim))
+            if least is None or most is None or dim is None or (least >= 0 and most < dim):
+                continue
+            if all((dim_value(loop, sizes) or 0) > 0 for loop in one.loops):
                 given = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+                outside = f"up to element {most}" if most >= dim else f"from element {least}"
                 raise CallError(
-                    f"{one.stage} reads {one.tensor} up to element {most} of a dimension that has "
+                    f"{one.stage} reads {one.tensor} {outside} of a dimension that has "
                     f"{dim} for {given}: pass arrays whose sizes agree"
                 )

@@ -126,12 +126,13 @@ class LoopBack:
 
 @dataclass(frozen=True)
 class Limit:
-    """A stage reads up to the place `most` of a dimension of a tensor, which has `dim` elements, if
-    its `loops` have steps.
+    """A stage reads the places from `least` to `most` of a dimension of a tensor, which has `dim`
+    elements, if its `loops` have steps.
     """
 
     stage: str
     tensor: str
+    least: Dim
     most: Dim
     dim: Dim
     loops: tuple[Dim, ...] = ()
