@@ -163,6 +163,26 @@ def test_factors_of_neighbours_that_data_name(name: str) -> None:
     check_grads(y, [P], values={AT: table})
 
 
+RAGGED = {
+    "up to the point": lambda i: (0, i + 1),
+    "not from the first": lambda i: (1, 3),
+    "by data": lambda i: (0, AT[i, 0] % 3 + 1),
+}
+
+
+@pytest.mark.parametrize("name", RAGGED)
+def test_sums_over_no_box_store_nothing(name: str) -> None:
+    def body(i: tirx.Expr) -> tirx.Expr:
+        k = te.reduce_axis(RAGGED[name](i), "k")
+        at = AT[i, k % 4]
+        return te.sum(te.exp(-squared(lambda a: P[i, a], lambda a: P[at, a])), axis=k)
+
+    y = te.compute((5,), body, name="y")
+    assert not factors(list(differentiate(y, [P], te.placeholder((5,), "float64", "head"))))
+    table = np.random.default_rng(0).integers(0, 5, (6, 4)).astype("int32")
+    check_grads(y, [P], values={AT: table})
+
+
 def test_second_derivatives() -> None:
     check_grads(CASES["a guard in the factor"][0], [x], order=2)
 

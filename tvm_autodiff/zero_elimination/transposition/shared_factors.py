@@ -47,6 +47,7 @@ from ...graph.stage import (
     axis_vars,
     data_axis,
     loop_axes,
+    reduction_bounds,
     reduction_of,
     sources_of,
 )
@@ -73,7 +74,7 @@ def with_shared_factors(
     seeds : mapping from int to Expr
         The cotangent of ``out[a]`` for the components whose factors may hold it.
     """
-    if len(terms) < 2 or not len(op.axis) or (reduction_of(op) is not None and op.num_outputs > 1):
+    if len(terms) < 2 or not len(op.axis) or not _is_box(op):
         return list(terms)
     forward = [expand_lets(source) for source in sources_of(op)]
     places = [index for term in terms for index in term.indices]
@@ -100,6 +101,16 @@ def with_shared_factors(
     if not reads:
         return list(terms)
     return [_with_parts(term, own, reads) for term, own in zip(terms, parts, strict=True)]
+
+
+def _is_box(op: Operation) -> bool:
+    """Whether the points of a stage can be those of another one: not of ragged sums, nor pairs."""
+    if reduction_of(op) is None:
+        return True
+    starts = [axis_range(axis)[0] for axis in loop_axes(op)]
+    own = [axis.var for axis in loop_axes(op)]
+    ragged = any(depends_on(bound, own) or contains_load(bound) for bound in reduction_bounds(op))
+    return op.num_outputs == 1 and not ragged and all(start == 0 for start in starts)
 
 
 def _parts(term: Term) -> list[Expr]:
