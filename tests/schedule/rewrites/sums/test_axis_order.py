@@ -70,3 +70,13 @@ def test_reused_operands_where_no_tile_pays():
     found = in_order_of_memory(Kernel(before.op))
     assert "".join(axis.var.name for axis in reduction_of(found.root).axes) == "ka"
     assert in_order_of_memory(found) is None
+
+
+def test_an_axis_that_follows_another_one():
+    k = te.reduce_axis((0, K), "k")
+    a = te.reduce_axis((0, k.var + 1), "a")
+    before = te.compute((N,), lambda i: te.sum(w[i, a, k] * x[i, k], axis=[k, a]), "total")
+    [after] = with_axes_in_order([before])
+    assert after.same_as(before)
+    wide = te.compute((N,), lambda i: te.sum(x[i, 0] * w[i, k, a], axis=[k, a]), "total")
+    assert with_axes_in_order([wide])[0].same_as(wide)

@@ -14,6 +14,7 @@ from ....graph.stage import (
     Reduction,
     axis_range,
     is_compute,
+    reduction_bounds,
     reduction_of,
     reduction_stage,
 )
@@ -44,6 +45,9 @@ def _changed(op: Operation, tiled: bool = True) -> list[Tensor] | None:
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or reduction.init or len(reduction.axes) < 2:
         return None
+    inner = [axis.var for axis in reduction.axes]
+    if any(depends_on(bound, inner) for bound in reduction_bounds(op)):
+        return None  # of an axis that follows another one
     if len(op.axis) and _is_contiguous(op, reduction, op.axis[-1]):
         return None
     *_, last = reduction.axes
