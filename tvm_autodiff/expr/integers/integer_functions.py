@@ -21,6 +21,7 @@ from ..nodes import (
     op_name,
     operands,
 )
+from ..printing.text import text
 from ..rewrite import postorder
 
 _TEMPLATES = {
@@ -81,15 +82,17 @@ def compile_integers(
             names[key] = repr(const_value(node))
             continue
         if name not in _TEMPLATES:
-            raise UnsolvableError(f"cannot count points: the value of {name} is not known: {node}")
+            raise UnsolvableError(
+                f"cannot count points: the value of {name} is not known: {text(node)}"
+            )
         names[key] = f"t{len(lines)}"
-        text = _TEMPLATES[name].format(*(names[node_id(part)] for part in operands(node)))
+        line = _TEMPLATES[name].format(*(names[node_id(part)] for part in operands(node)))
         if name == "cast" and dtype_of(node) == "bool":
-            text = f"{text} != 0"
+            line = f"{line} != 0"
         if is_integer(node) and (name == "cast" or dtype_of(node) not in INDEX_DTYPES):
             least, most = integer_range(dtype_of(node))
-            text = f"({text} - {least}) % {most - least + 1} + {least}"
-        lines.append(f"    {names[key]} = {text}")
+            line = f"({line} - {least}) % {most - least + 1} + {least}"
+        lines.append(f"    {names[key]} = {line}")
     results = [str(e) if isinstance(e, int) else names[node_id(e)] for e in exprs]
     head = "def f({}):".format(", ".join(f"a{n}" for n in range(len(variables))))
     tail = "    return ({})".format("".join(r + ", " for r in results))
