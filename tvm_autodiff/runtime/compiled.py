@@ -316,7 +316,8 @@ class CompiledFunction(CheckedArguments, Unpickled):
         function, launches = self._function_for(arrays), self._manifest.launches
         if self._direct and len(launches) > 1:
             main, in_front = self._executable["main"], self._calls.in_front(arrays)
-            chosen = {number: launches[number] for number in self._calls.launches(arrays)}
+            numbers = self._calls.launches(arrays)
+            chosen = {number: launches[number] for number in numbers if launches[number].name}
             return profile_of_launches(lambda n: main(n, *in_front, *arguments), chosen, repeats)
         machine = machine_on(self._executable, cpu()) if self._manifest.uses_vm else None
         return profile_of(function, machine, arguments, launches, repeats)

@@ -83,3 +83,10 @@ def test_memory_and_values(name: str) -> None:
     for left, right in zip(evaluate_graph(outputs, ARRAYS), got, strict=True):
         np.testing.assert_allclose(right, left, rtol=1e-12)
     assert step.memory().temporaries == temporaries
+
+
+def test_a_view_takes_no_time() -> None:
+    step = ad.build([A, B], flat_alone(), cache=False)
+    assert [kernel.name for kernel in step.profile(*(array for _, array in ARRAYS)).kernels] == [
+        "p"
+    ]

@@ -20,7 +20,7 @@ class Launch:
     Attributes
     ----------
     name : str
-        The called function.
+        The called function; empty where a result is another view of what is there.
     kernel : str
         The stages that it computes completely or partly.
     number : int

@@ -106,8 +106,8 @@ class CallSizes:
 
 @dataclass(frozen=True)
 class DirectProgram:
-    """A module, the names of the functions that the launches call, and the positions of
-    temporaries, or what determines them at a call.
+    """A module, the names of the functions that the launches call, empty for those of no function,
+    and the positions of temporaries, or what determines them at a call.
     """
 
     module: Any
@@ -228,7 +228,7 @@ def _add_calls(
     for step in placed.steps:
         if is_in_place(step.launch, places):
             calls.append(None)
-            names.append(step.kernel.name)
+            names.append("")
             continue
         func, given_places = bound(step.launch, places)
         reads = len(step.launch.inputs)
