@@ -155,8 +155,9 @@ def _storable(
 
 
 def _takes_long(expr: Expr, repeats: int) -> bool:
-    """Whether an expression calls an expensive function, or has as many operations as one takes,
-    where it is repeated so often. A read at data is two: the data are read, too.
+    """Whether an expression calls an expensive function, or what repeats it has as many operations
+    as one takes, less one of each but the first for a read of the result. A read at data is two:
+    the data are read, too.
     """
     count = 0
     for node in preorder(expr):
@@ -164,7 +165,7 @@ def _takes_long(expr: Expr, repeats: int) -> bool:
             count += 2 * contains_load(operands(node))
         else:
             count += bool(operands(node)) and is_float(node)
-        if is_expensive(node) or count * repeats >= CALL:
+        if is_expensive(node) or count * repeats - (repeats - 1) >= CALL:
             return True
     return False
 
