@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.expr.nodes import op_name
@@ -51,6 +51,14 @@ def by_data() -> Any:
     )
 
 
+def narrow() -> Any:
+    """Places of a type that does not hold them all."""
+    size = tirx.const(16, "int8")
+    return te.compute(
+        (40,), lambda t: X[t.astype("int8") // size, t.astype("int8") % size] * W[0], name="s"
+    )
+
+
 def both_digits() -> Any:
     """A loop of which another tensor reads a digit."""
     return te.compute((80,), lambda q: X[q // 16, q % 16] * W[q // 16 % 3], name="s")
@@ -68,6 +76,7 @@ CASES: dict[str, tuple[Callable[[], Any], list[list[int]]]] = {
     "other digits": (lambda: windows(lambda q: X[q // 8 % 8, q % 8]), []),
     "of two places": (lambda: windows(lambda q: X[q // 16, (q + 1) % 16]), []),
     "digits that others read": (both_digits, []),
+    "of a narrow type": (narrow, []),
     "no digits": (lambda: windows(lambda q: X[q % 8, q % 16]), []),
     "a copy": (lambda: te.compute((128,), lambda q: X[q // 16, q % 16], name="s"), []),
 }

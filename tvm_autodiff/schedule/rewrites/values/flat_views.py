@@ -18,6 +18,7 @@ from ....expr.build import add, const, mul
 from ....expr.dtypes import integer_range
 from ....expr.linear_terms import linear_sum, linear_terms
 from ....expr.nodes import (
+    INDEX_DTYPES,
     Expr,
     Tensor,
     binary,
@@ -151,8 +152,8 @@ def _joined(outer: Expr, inner: Expr, size: int, keys: StructuralKeys) -> Expr |
         return None
     whole = operands(inner)[0]
     dtype = dtype_of(outer)
-    if dtype_of(whole) != dtype:
-        return None
+    if dtype not in INDEX_DTYPES or dtype_of(whole) != dtype:
+        return None  # a narrow type may not hold the place
     terms, constant = linear_terms(outer)
     for number, (node, factor) in enumerate(terms):
         if factor != 1 or op_name(node) not in FLOOR_DIVISIONS:
