@@ -139,7 +139,8 @@ def test_profiles_show_the_part_that_runs(run):
         arrays = arrays_for(layer(n)[0])
         profile = run.profile(*arrays, repeats=2)
         numbers = launches_of(run._manifest, {"n": n})
-        assert sum(kernel.launches for kernel in profile.kernels) == len(numbers)
+        called = [number for number in numbers if run._manifest.launches[number].name]
+        assert sum(kernel.launches for kernel in profile.kernels) == len(called)
 
 
 def test_a_program_whose_parts_are_equal_has_one():
