@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, topi
 
 import tvm_autodiff as ad
 from tests.machines import avx512
@@ -14,7 +14,10 @@ from tests.schedule.tiled.programs import attention, network
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.kinds.loop import Loop, loop_of, step_of
 from tvm_autodiff.schedule.loop_rows import steps_apart
+from tvm_autodiff.schedule.tiled import choice
 from tvm_autodiff.schedule.tiled.choice import with_tiles
+from tvm_autodiff.schedule.tiled.region import Region
+from tvm_autodiff.schedule.tiled.tiles import Tiling, tiled
 
 
 def normed(rows: int, width: int):
@@ -85,3 +88,24 @@ def test_steps_of_a_loop_without_carries_are_shared(length: int, threads: int, r
     inputs = Graph([y]).placeholders()
     step = step_of([], [], inputs, [], [y])
     assert steps_apart(Loop(step, (), (), tuple(inputs), length), avx512(threads)) == runs
+
+
+def test_one_tile_is_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a layer exchanges is larger than a cache, and half of it is not."""
+    x, w = te.placeholder((64, 1, 28, 28), name="x"), te.placeholder((6, 1, 5, 5), name="w")
+    b, y = te.placeholder((6,), name="b"), topi.nn.conv2d(x, w, strides=1, padding=2, dilation=1)
+    y = topi.nn.relu(te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[f], name="shifted"))
+    output = topi.nn.pool2d(y, [2, 2], [2, 2], [1, 1], [0, 0, 0, 0], "max")
+    made: list[Tiling] = []
+
+    def one_tile(region: Region, tiling: Tiling) -> list[te.Tensor]:
+        assert len(made) < 10, "the same stages again and again"
+        made.append(tiling)
+        return tiled(region, tiling)
+
+    monkeypatch.setattr(choice, "tiled", one_tile)
+    loss = topi.sum(topi.multiply(output, output))
+    outputs = [loss, *ad.differentiate(loss, [w, b])]
+    with_tiles(outputs, replace(avx512(1, 2**20), last_cache_bytes=2**25))
+    assert made
+    assert all(tiling.parts * tiling.tiles > 1 for tiling in made)

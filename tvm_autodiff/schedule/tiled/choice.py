@@ -138,7 +138,7 @@ def _byte_cycles(held: int, machine: Machine, cores: int = 1) -> float:
 
 def _tilings(region: Region, machine: Machine) -> Iterator[Tiling]:
     """Rows in tiles, the largest first, and in parts for threads where outer axes are too few."""
-    rows, parts = region.extents[-1], 1
+    rows, parts, outer = region.extents[-1], 1, prod(region.extents[:-1])
     least = 2 * min(machine.lanes(dtype_of(tensor)) for tensor in region.results)
     if region.sums and not any(machine.is_even(extent) for extent in outer_loops(region)):
         parts = machine.threads
@@ -146,5 +146,7 @@ def _tilings(region: Region, machine: Machine) -> Iterator[Tiling]:
         return
     for tiles in range(1, rows // parts + 1):
         size = rows // (parts * tiles)
+        if outer * parts * tiles == 1:
+            continue  # one tile is the program as it is
         if size * parts * tiles == rows and (size >= least or tiles * parts == 1):
             yield Tiling(parts, tiles)
