@@ -60,6 +60,10 @@ CASES: dict[str, tuple[Callable[[], list[Any]], list[int] | None]] = {
     "three digits, ended": (lambda: [relu(summed(three))], [3, 4, 2]),
     "with other readers": (lambda: read_twice(summed(window)), [3, 8]),
     "in turns": (lambda: [summed(lambda q, k: X[q // 3, k] * Y[k, q % 3])], None),
+    "digits that wrap around": (
+        lambda: [summed(lambda q, k: X[q // 8, k] * Y[k, (q % 8 + k) % 8])],
+        None,
+    ),
     "no multiple": (lambda: [summed(window, 23)], None),
     "after a shift": (lambda: [summed(lambda q, k: X[(q + 1) // 6, k], 23)], None),
     "no digits": (lambda: [summed(lambda q, k: X[q, k], 9)], None),

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ....expr.nodes import Axis, Tensor, load, op_name, tensor_key
-from ....expr.rewrite import contains, depends_on, expand_lets
+from ....expr.rewrite import contains, depends_on, expand_lets, postorder
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import Graph, Replacement, each_original_stage, retarget
 from ....graph.stage import (
@@ -31,7 +31,7 @@ from ....graph.stage import (
 )
 from ...cost import MIN_LANES
 from ...nest.literals import FLOOR_DIVISIONS
-from .digit_dimensions import over_digits
+from .digit_dimensions import DigitLoops, over_digits
 
 
 def with_digit_results(outputs: Sequence[Tensor]) -> list[Tensor]:
@@ -54,6 +54,15 @@ def _is_interleaved(digits: Sequence[Axis]) -> bool:
     """Whether the last dimension takes a few sums in turns, which are classes of its vectors."""
     extent = axis_range(digits[-1])[1]
     return len(digits) > 1 and isinstance(extent, int) and extent < 2 * MIN_LANES
+
+
+def _divides_digits(found: DigitLoops) -> bool:
+    """Whether digits are divided again, or wrap around: then loops over them gain nothing."""
+    digits = [axis.var for group in found.groups for axis in group if len(group) > 1]
+    return any(
+        op_name(node) in FLOOR_DIVISIONS and depends_on(node, digits)
+        for node in postorder(found.values)
+    )
 
 
 def _is_ended(op: Operation, graph: Graph, wanted: set[tuple[int, int]]) -> bool:
@@ -80,7 +89,7 @@ def _changed(op: Operation, is_ended: bool) -> list[Tensor] | None:
     if found is None:
         return None
     is_pair = max(map(len, found.groups)) == 2
-    if is_pair and (is_ended or _is_interleaved(found.groups[-1])):
+    if is_pair and (is_ended or _is_interleaved(found.groups[-1]) or _divides_digits(found)):
         return None
     [digits] = reduction_stage(
         f"{op.name}_digits",
