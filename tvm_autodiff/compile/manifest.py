@@ -122,7 +122,7 @@ def _limits_of(request: Request) -> tuple[Limit, ...]:
         loops = tuple(loop for loop in map(told, one.loops) if loop is not None)
         if least is None or most is None or dim is None or len(loops) < len(one.loops):
             continue
-        found.append(Limit(one.stage, one.tensor, least, most, dim, loops))
+        found.append(Limit(one.stage, one.tensor, most, dim, loops, least))
     return tuple(found)
 
 

@@ -132,10 +132,10 @@ class Limit:
 
     stage: str
     tensor: str
-    least: Dim
     most: Dim
     dim: Dim
     loops: tuple[Dim, ...] = ()
+    least: Dim = 0
 
 
 @dataclass(frozen=True)
