@@ -19,6 +19,7 @@ from ...expr.fold import fold
 from ...expr.nodes import (
     Expr,
     Var,
+    dtype_of,
     is_const,
     is_float,
     is_load,
@@ -235,7 +236,9 @@ def _stored(op: Operation, factor: Expr, cotangents: Mapping[Var, Expr]) -> Expr
     if any(map(is_const, cotangents.values())):
         value = fold(value)
     points = [axis.var for axis in loop_axes(op)]
-    axes = [data_axis(axis.var.name, axis_range(axis)[1]) for axis in loop_axes(op)]
+    axes = [
+        data_axis(axis.var.name, axis_range(axis)[1], dtype_of(axis.var)) for axis in loop_axes(op)
+    ]
     rename = substituter(dict(zip(points, (axis.var for axis in axes), strict=True)))
     [stage] = bounded_stage(f"{op.name}_factor", axes, [bind_shared(rename(value))])
     return load(stage, points)
