@@ -29,7 +29,7 @@ from .nodes import (
 )
 
 #: comparison → the one that holds where it does not, of numbers that are ordered
-_NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+NEGATED = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 
 def const(value: float, dtype: str) -> Expr:
@@ -192,8 +192,8 @@ def negate(condition: Expr) -> Expr:
         return tirx.const(not value, "bool")
     if name == "not":
         return operands(condition)[0]
-    if name in _NEGATED and not is_float(operands(condition)[0]):
-        return binary(_NEGATED[name], *operands(condition))
+    if name in NEGATED and not is_float(operands(condition)[0]):
+        return binary(NEGATED[name], *operands(condition))
     return prim.Not(condition)
 
 

@@ -7,15 +7,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..expr.build import negate
+from ..expr.build import NEGATED, negate
 from ..expr.nodes import BRANCHES, Expr, node_id, op_name, operands
 from ..expr.rewrite import depends_on
 from .stage import Combiner
 from .structural import StructuralKeys
 
-#: comparison → the one with exchanged operands, its negation, and the strict one
+#: comparison → the one with exchanged operands, and the strict one
 _EXCHANGED = {"gt": "lt", "ge": "le", "lt": "gt", "le": "ge"}
-_NEGATED = {"gt": "le", "ge": "lt", "lt": "ge", "le": "gt"}
 _STRICT = {"gt": "gt", "ge": "gt", "lt": "lt", "le": "lt"}
 
 
@@ -114,7 +113,7 @@ def prefers(condition: Expr, combiner: Combiner) -> tuple[int, str] | None:
     [component] = _compared(condition, combiner)
     if node_id(operands(condition)[0]) != node_id(combiner.lhs[component]):
         name = _EXCHANGED[name]
-    return component, _STRICT[_NEGATED[name] if negated else name]
+    return component, _STRICT[NEGATED[name] if negated else name]
 
 
 def _either_way(pair: Sequence[Expr]) -> list[tuple[Expr, Expr]]:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ....expr.build import if_then_else, like, mul, multiplied, select, sum_of
+from ....expr.build import NEGATED, if_then_else, like, mul, multiplied, select, sum_of
 from ....expr.nodes import (
     BRANCHES,
     Expr,
@@ -26,8 +26,6 @@ from ....expr.nodes import (
 from ....expr.rewrite import depends_on
 from ....expr.sharing.lets import merge_equal
 from ...nest.in_range import Loops, is_safe
-
-_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
 
 
 def with_joined_choices(terms: Expr, nest: Loops, reduced: Sequence[Var]) -> Expr:
@@ -108,7 +106,7 @@ def _is_opposite(this: _Choice, that: _Choice) -> bool:
     for one, other in ((this.condition, that.condition), (that.condition, this.condition)):
         if op_name(one) == "not" and node_id(operands(one)[0]) == node_id(other):
             return True
-    if _OPPOSITE.get(op_name(this.condition)) != op_name(that.condition):
+    if NEGATED.get(op_name(this.condition)) != op_name(that.condition):
         return False
     pairs = zip(operands(this.condition), operands(that.condition), strict=True)
     return all(node_id(one) == node_id(two) for one, two in pairs)
