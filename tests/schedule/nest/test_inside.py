@@ -16,6 +16,9 @@ from tvm_autodiff.schedule.nest.inside import reads_within, unit_strides_inside
 
 N = 20
 X = te.placeholder((N, N), "float32", name="x")
+n = te.var("n")
+HALF = n // 2 * 2 + 1
+S = te.placeholder((HALF,), "float32", name="s")
 
 
 def row(body: Callable[[Any, Any], Any]) -> Any:
@@ -41,6 +44,10 @@ CASES: dict[str, tuple[Any, list[int] | None]] = {
         [1],
     ),
     "all turns": (row(lambda i, j: X[i, N - 1 - j]), None),
+    "a symbolic extent with a quotient": (
+        te.compute((HALF,), lambda i: S[te.if_then_else(i < 2, 0, i)]),
+        [1],
+    ),
     "another loop decides": (row(lambda i, j: X[i, j] + where(i.equal(0), X[i, N - 1 - j])), None),
 }
 

@@ -54,13 +54,19 @@ def decided_between(
     """
     from_end = variable(var.name, dtype_of(var))
     last = sub(end, const(1, dtype_of(end)))
+    known = [*others]
+    opaque: dict[Var, Expr] = {}
+    if AffineForms(others).of(last) is None:  # what is taken away from it, and added again, cancels
+        name = variable("last", dtype_of(last))
+        known, opaque, last = [*others, name], {name: last}, name
     begun = {**ranges, node_id(var): (low, _UNBOUNDED)}
     ended = {**ranges, node_id(from_end): (0, _UNBOUNDED)}
-    found = decided(exprs, [var, *others], begun)
+    found = decided(exprs, [var, *known], begun)
     found = list(map(substituter({var: sub(last, from_end)}), found))
-    found = decided(found, [from_end, *others], ended)
+    found = decided(found, [from_end, *known], ended)
     found = list(map(substituter({from_end: sub(last, var)}), found))
-    return decided(found, [var, *others], begun)
+    found = decided(found, [var, *known], begun)
+    return list(map(substituter(opaque), found)) if opaque else found
 
 
 def borders(exprs: Sequence[Expr], var: Var, extent: Expr, others: Sequence[Var]) -> Interval:
@@ -135,14 +141,10 @@ def reads_within(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[
     variables = [axis.var for axis in axes]
     if not has_borders(roots, var) and not _turns_at_borders(roots, reads, var, variables):
         return reads
-    ranges: dict[int, Interval] = {}
-    for axis in axes:
-        low, extent = axis_range(axis)
-        if isinstance(low, int) and isinstance(extent, int):
-            ranges[node_id(axis.var)] = (low, low + extent - 1)
+    ranges = _literal_ranges(axes)
     own = ranges.get(node_id(var))
     if own is None:
-        found = _within_symbolic(roots, axes, var, ranges)
+        found = _within(roots, axes, var, ranges)
     elif own[0] != 0:
         return reads
     else:
@@ -156,7 +158,28 @@ def reads_within(roots: Sequence[Expr], axes: Sequence[Axis], var: Var) -> list[
     return [node for node in postorder(found) if is_load(node)]
 
 
-def _within_symbolic(
+def within_symbolic(roots: Sequence[Expr], axes: Sequence[Axis]) -> list[Expr]:
+    """Expressions away from the borders of all symbolic loops.
+
+    ``if i + 1 < n then x[i + 1] else x[0] → x[i + 1]`` for i < n
+    """
+    ranges = _literal_ranges(axes)
+    found = list(roots)
+    for axis in axes:
+        found = _within(found, axes, axis.var, ranges)
+    return found
+
+
+def _literal_ranges(axes: Sequence[Axis]) -> dict[int, Interval]:
+    ranges: dict[int, Interval] = {}
+    for axis in axes:
+        low, extent = axis_range(axis)
+        if isinstance(low, int) and isinstance(extent, int):
+            ranges[node_id(axis.var)] = (low, low + extent - 1)
+    return ranges
+
+
+def _within(
     roots: Sequence[Expr], axes: Sequence[Axis], var: Var, ranges: dict[int, Interval]
 ) -> list[Expr]:
     low, extent = next(axis_range(axis) for axis in axes if node_id(axis.var) == node_id(var))

@@ -27,6 +27,7 @@ from ..cost import MAX_COPIES
 from .access import Affine, AffineForms, Interval, interval
 from .decided import decided
 from .index_set_splitting import changes, first_change, is_cut, pieces
+from .inside import within_symbolic
 
 _DIVISIONS = ("floordiv", "floormod")
 
@@ -39,7 +40,8 @@ def moduli_of(values: Sequence[Expr], axes: Sequence[Axis]) -> list[int] | None:
     -------
     list of int or None
         None if a quotient or remainder depends on several axes, or on data. Above a product of
-        `MAX_COPIES` the numbers are lower bounds. A loop of symbolic extent is cut at none.
+        `MAX_COPIES` the numbers are lower bounds. Of a loop of symbolic extent, what lies between
+        its borders counts.
 
     Examples
     --------
@@ -49,6 +51,7 @@ def moduli_of(values: Sequence[Expr], axes: Sequence[Axis]) -> list[int] | None:
     [6]
     """
     moduli = [1] * len(axes)
+    values = within_symbolic(values, axes)
     while any(op_name(node) in _DIVISIONS for node in postorder(list(values))):
         factors = _factors(in_classes(values, axes, moduli))
         if factors is None:

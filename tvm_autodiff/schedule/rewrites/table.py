@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from ...expr.nodes import Tensor
 from ...graph.unused_axes import without_unused_axes
 from .argmax_fusion import with_fused_argmax
+from .conditions.circular_places import with_circular_places
 from .contractions.ordered import with_ordered_contractions
 from .gathered_operands import with_gathered_operands
 from .loops.fixed_carries import without_fixed_carries
@@ -99,6 +100,7 @@ BEFORE_KERNELS = (
     Rewrite(with_divided_factors, exact=False),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
+    Rewrite(with_circular_places, kinds=("llvm",)),
 )
 
 #: what one pass over memory computes

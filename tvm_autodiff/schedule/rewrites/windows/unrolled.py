@@ -46,6 +46,7 @@ from ...cost import LATENCY, MAX_COPIES, MAX_NODES, MAX_PIECES, MAX_STRIDE
 from ...kernel import size_of
 from ...nest.access import stride_of
 from ...nest.decided import decided
+from ...nest.inside import within_symbolic
 from ...nest.residues import in_classes, moduli_of
 
 Key = tuple[int, int]
@@ -94,10 +95,11 @@ def window_of(op: Operation) -> list[Expr] | None:
     the reads follows every output axis: then no other order of the loops reads less.
     """
     values = unrolled_bodies(op) if len(op.axis) else None
-    moduli = None if values is None else moduli_of(values, list(op.axis))
+    middle = [] if values is None else within_symbolic(values, list(op.axis))
+    moduli = None if values is None else moduli_of(middle, list(op.axis))
     if values is None or moduli is None or prod(moduli) > MAX_COPIES:
         return None
-    classes = in_classes(values, list(op.axis), moduli)
+    classes = in_classes(middle, list(op.axis), moduli)
     spatial, last = set(map(node_id, classes.quotients)), classes.quotients[-1]
     # what a residue adds to a place is the same for all elements of its class
     first = substituter({residue: const(0, dtype_of(residue)) for residue in classes.residues})
