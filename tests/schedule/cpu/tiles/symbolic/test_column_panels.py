@@ -217,3 +217,56 @@ def test_windows_as_long_as_a_size(steps, turned):
         a, b = (rng.integers(-3, 4, s).astype("float32") for s in (size + steps, steps))
         want = np.convolve(a, b if turned else b[::-1], "valid")
         np.testing.assert_array_equal(function(a, b, np.zeros(size, "float32")), want)
+
+
+#: name → a filter of 5x3 over an image of which both sizes are symbolic: indices, and the condition
+FILTERS = {
+    "valid": (lambda i, j, p, q: (i + p, j + q), None),
+    "same": (
+        lambda i, j, p, q: (i + p - 2, j + q - 1),
+        lambda a, b, h, w: te.all(a >= 0, a < h, b >= 0, b < w),
+    ),
+    "its gradient": (
+        lambda i, j, p, q: (i - p, j - q),
+        lambda a, b, h, w: te.all(a >= 0, a < h, b >= 0, b < w),
+    ),
+    "strided": (lambda i, j, p, q: (2 * i + p, 2 * j + q), None),
+    "turned": (lambda i, j, p, q: (j + q, i + p), None),
+}
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("name", FILTERS)
+def test_rows_and_vectors_follow_two_sizes(name, channels):
+    place, condition = FILTERS[name]
+    h, w = te.var("h"), te.var("w")
+    extra = 0 if condition else 5
+    x = placeholder("x", channels, 2 * h + extra, 2 * w + extra)
+    k, c, p, q = placeholder("k", 4, channels, 5, 3), axis(channels, "c"), axis(5, "p"), axis(3, "q")
+    like = placeholder("like", h, w)
+
+    def body(f, i, j):
+        a, b = place(i, j, p, q)
+        value = x[c, a, b] * k[f, c, p, q]
+        if condition is not None:
+            value = te.if_then_else(condition(a, b, 2 * h, 2 * w), value, 0.0)
+        return te.sum(value, axis=[c, p, q])
+
+    turned = name == "turned"
+    y = te.compute((4, w, h) if turned else (4, h, w), body, name="y")
+    [kernel] = cut(normal_form([y]))[0]
+    assert "column" in contraction(kernel, avx512(1))[-1].func.script()
+    function = ad.build([x, k, like], y, cache=False)
+    rng = np.random.default_rng(0)
+    for height, width in ((0, 3), (1, 1), (2, 40), (9, 17), (33, 5), (31, 70)):
+        rows, columns = 2 * height + extra, 2 * width + extra
+        a = rng.integers(-3, 4, (channels, rows, columns)).astype("float32")
+        filters = rng.integers(-3, 4, (4, channels, 5, 3)).astype("float32")
+        got = function(a, filters, np.zeros((height, width), "float32"))
+        padded = np.pad(a, ((0, 0), (5, 5), (5, 5)))
+        i, j = np.indices((width, height) if turned else (height, width))
+        want = np.zeros_like(got)
+        for one, two in np.ndindex(5, 3):
+            values = padded[(slice(None), *(np.add(at, 5) for at in place(i, j, one, two)))]
+            want += np.einsum("cij,fc->fij", values, filters[:, :, one, two])
+        np.testing.assert_array_equal(got, want, err_msg=f"{height}x{width}")

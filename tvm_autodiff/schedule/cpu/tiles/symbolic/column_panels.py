@@ -172,8 +172,6 @@ def _reads(
         if layout in shared:
             reads.append(shared[layout])
             continue
-        if operand.variables() & nest.blocks - {pieces.key}:
-            return None  # it follows the rows
         name = f"{kernel.root.name}_{'pack' if pieces.end is None else 'rest'}{number}"
         loops = nest.loops(padded)
         packed = pack(operand, name, loops, nest.spatial, inner, pieces if varies else None)
