@@ -1,7 +1,7 @@
 """Values that symbolic forms count as when boxes are compared.
 
 A size parameter counts as one number for all forms of a system: 64, or more where the symbolic
-ranges would be shorter than the constant ones. So the loop over ``(n - 700)//211 + 1`` frames is
+ranges would be no longer than the constant ones. So the loop over ``(n - 700)//211 + 1`` frames is
 not taken for shorter than the one over 4 terms.
 """
 
@@ -43,11 +43,11 @@ def nominal(atoms: Atoms, f: Form, size: int = NOMINAL_SIZE) -> int:
 
 
 def nominal_size(atoms: Atoms, extents: Iterable[Form]) -> int:
-    """The least power of two at which no symbolic extent is below `NOMINAL_SIZE` or below a
-    constant one; `NOMINAL_SIZE` if there is none.
+    """The least power of two at which no symbolic extent is below `NOMINAL_SIZE`, and all are above
+    the constant ones; `NOMINAL_SIZE` if there is none.
     """
     known, symbolic = _apart(extents)
-    least = max([NOMINAL_SIZE, *known])
+    least = max([NOMINAL_SIZE, *(extent + 1 for extent in known)])
     size = NOMINAL_SIZE
     while size <= _LARGEST_SIZE:
         if all(nominal(atoms, extent, size) >= least for extent in symbolic):

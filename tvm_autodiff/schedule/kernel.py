@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -13,12 +13,9 @@ from ..expr.nodes import (
     Axis,
     Expr,
     Tensor,
-    Var,
     dtype_of,
     is_load,
     load_tensor,
-    node_id,
-    op_name,
     operands,
     tensor_key,
 )
@@ -35,7 +32,6 @@ from ..graph.stage import (
     outputs_of,
     reduction_bounds,
     reduction_of,
-    shape_of,
     sources_of,
 )
 from .cost import SYMBOLIC_SIZE
@@ -174,16 +170,6 @@ def iterations(op: Operation, symbolic: int = SYMBOLIC_SIZE) -> int:
     """How often the body of a compute stage is evaluated; a symbolic extent counts as `symbolic`.
     """
     return size_of([axis_range(axis)[1] for axis in loop_axes(op)], symbolic)
-
-
-def unknown_size(used: Iterable[Var], parameters: Sequence[Tensor]) -> Declined | None:
-    """Why a function of the parameters cannot be written: a variable that is no dimension of one.
-    """
-    dims = [dim for tensor in parameters for dim in shape_of(tensor) if not isinstance(dim, int)]
-    known = {node_id(dim) for dim in dims if op_name(dim) == "var"}
-    if all(node_id(var) in known for var in used):
-        return None
-    return Declined("a symbolic size is not a dimension of its inputs or outputs")
 
 
 def constant_extent(axis: Axis) -> int:

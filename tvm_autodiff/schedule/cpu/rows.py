@@ -30,8 +30,9 @@ from ..fusion.row_kernels import RowKernel, contiguous_run, inner_axes, lone_row
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.reductions.commuting import commutes
+from ..rewrites.merged_axes import merged_axes
 from ..rewrites.sums.split_reduction import split_reduction
-from ..rule import Made, Rest, in_parts, writes_to
+from ..rule import Made, Rest, in_parts, with_each, writes_to
 from .loops.parallel import parts_for_threads
 from .loops.row_function import row_function, too_few_rows
 
@@ -107,7 +108,11 @@ def _repeated(group: FusionGroup, machine: Machine) -> float:
 
 
 def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
-    """Schedule a reduction row by row."""
+    """Schedule a reduction row by row, over one axis in place of those that are one in memory."""
+    merged = merged_axes(kernel, mixed=True) if _has_short_rows(kernel) else None
+    if merged is not None:
+        made = rows(merged.kernel, machine)
+        return made if isinstance(made, Declined) else with_each(made, merged.whole)
     split = _several_at_a_time(kernel, machine)
     if split is not None:
         partial, combined = split
@@ -132,6 +137,16 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
         return row_function(group, replace(machine, threads=1))
     partial, combined = parts
     return in_parts(rows(partial, machine), partial, combined, kernel)
+
+
+def _has_short_rows(kernel: Kernel) -> bool:
+    """Whether a sum over a symbolic number of rows ends with each, though they are one in memory.
+    """
+    reduction = reduction_of(kernel.root)
+    extents = [axis_range(axis)[1] for axis in reduction.axes] if reduction else []
+    return bool(extents) and isinstance(extents[-1], int) and not all(
+        isinstance(extent, int) for extent in extents
+    )
 
 
 def _in_registers(kernel: Kernel, machine: Machine) -> bool:

@@ -27,12 +27,13 @@ from ...expr.nodes import (
     operands,
     tensor_key,
 )
-from ...expr.rewrite import depends_on, expand_lets, map_loads, postorder
+from ...expr.rewrite import contains_load, depends_on, expand_lets, map_loads, postorder
 from ...expr.simplify import prove_equal
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
     Extent,
     axis_range,
+    axis_vars,
     bodies,
     is_compute,
     make_stage,
@@ -84,20 +85,25 @@ class MergedKernel:
         return tuple(tensor if view is None else view.tensor for tensor, view in found)
 
 
-def merged_axes(kernel: Kernel) -> MergedKernel | None:
-    """The kernel with as many axes merged as all reads allow, or None if there are none."""
+def merged_axes(kernel: Kernel, mixed: bool = False) -> MergedKernel | None:
+    """The kernel with as many axes merged as all reads allow, or None if there are none; of literal
+    extent all, or none, unless they may be `mixed`.
+    """
     op, reader = kernel.root, kernel.epilogue
     reduction = reduction_of(op) if is_compute(op) else None
-    if reduction is None or reduction_bounds(op):
+    bounds = reduction_bounds(op)
+    if reduction is None or contains_load(bounds) or depends_on(bounds, axis_vars(op)):
+        return None
+    if depends_on(bounds, [axis.var for axis in reduction.axes]):
         return None
     inside = [expand_lets(source) for source in reduction.sources]
     after = [] if reader is None else [expand_lets(body) for body in bodies(reader)]
     parts = [*inside, reduction.condition, *reduction.init]
-    outside = [_mergeable(*pair, parts) for pair in pairwise(op.axis)]
+    outside = [_mergeable(*pair, parts, False) for pair in pairwise(op.axis)]
     if reader is not None:
-        again = [_mergeable(*pair, after) for pair in pairwise(reader.axis)]
+        again = [_mergeable(*pair, after, False) for pair in pairwise(reader.axis)]
         outside = [both and other for both, other in zip(outside, again, strict=True)]
-    within = [_mergeable(*pair, parts) for pair in pairwise(reduction.axes)]
+    within = [_mergeable(*pair, parts, mixed) for pair in pairwise(reduction.axes)]
     if not any((*outside, *within)):
         return None
     groups, summed = _groups(len(op.axis), outside), _groups(len(reduction.axes), within)
@@ -133,17 +139,17 @@ def merged_axes(kernel: Kernel) -> MergedKernel | None:
     return MergedKernel(merged, found)
 
 
-def _mergeable(outer: Axis, inner: Axis, roots: Sequence[Expr]) -> bool:
+def _mergeable(outer: Axis, inner: Axis, roots: Sequence[Expr], mixed: bool) -> bool:
     """Whether all reads that depend on either of two axes have them as indices of neighbouring
-    dimensions, the second of which the inner axis runs through; of literal extent both, or none:
-    tiles know what is literal.
+    dimensions, the second of which the inner axis runs through; of literal extent both, or none,
+    unless they may be `mixed`: tiles know what is literal.
     """
     ranges = [axis_range(axis) for axis in (outer, inner)]
     if any(low != 0 or is_same(extent, 0) for low, extent in ranges):
         return False
     length = ranges[1][1]
     literal = {isinstance(extent, int) for _, extent in ranges}
-    if len(literal) > 1 or is_value(roots, [outer.var, inner.var]):
+    if (len(literal) > 1 and not mixed) or is_value(roots, [outer.var, inner.var]):
         return False
     wanted = [node_id(outer.var), node_id(inner.var)]
     for node in _loads(roots):
@@ -155,7 +161,7 @@ def _mergeable(outer: Axis, inner: Axis, roots: Sequence[Expr]) -> bool:
             [node_id(indices[dim]) for dim in dims] != wanted
             or dims[1] != dims[0] + 1
             or not _are_equal(shape[dims[1]], length)
-            or isinstance(shape[dims[0]], int) not in literal
+            or (not mixed and isinstance(shape[dims[0]], int) not in literal)
         ):
             return False
     return True

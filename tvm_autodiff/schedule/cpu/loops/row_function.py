@@ -36,7 +36,6 @@ from ....expr.costly import EXPENSIVE
 from ....expr.dtypes import bits_of
 from ....expr.nodes import Expr, Tensor, Var, binary, dtype_of, node_id, op_name, tensor_key
 from ....expr.rewrite import postorder, substituter
-from ....graph.free_variables import free_variables
 from ....graph.stage import (
     Extent,
     Operation,
@@ -49,7 +48,7 @@ from ...declined import Declined
 from ...fusion.groups import FusionGroup
 from ...fusion.row_items import items_of, nests_of
 from ...fusion.row_kernels import RowKernel, inner_axes
-from ...kernel import iterations, size_of, unknown_size
+from ...kernel import iterations, size_of
 from ...machine import Machine
 from .common_subexpressions import with_common_subexpressions
 from .components import with_components
@@ -86,9 +85,6 @@ def _scheduled(
     group = with_common_subexpressions(group, machine)
     ops = [op for member in group.members for op in member.kernel.ops]
     inputs = external_reads(ops)
-    used = [var for op in ops for var in free_variables(op)]
-    if (unknown := unknown_size(used, [*inputs, *group.outputs])) is not None:
-        return unknown
     buffers = _Buffers(group, inputs)
     items = items_of(group, machine)
     writer = NestWriter(buffers.places, buffers.sums)

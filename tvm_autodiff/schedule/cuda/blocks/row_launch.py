@@ -9,12 +9,11 @@ from collections.abc import Sequence
 
 from ....codegen.stages.primfunc import StageFunction, external_reads
 from ....expr.nodes import always, tensor_key
-from ....graph.free_variables import free_variables
 from ....graph.stage import axis_range, is_compute, outputs_of
 from ...declined import Declined
 from ...fusion.groups import FusionGroup
 from ...fusion.row_items import BLOCK, SUM, Item, items_of
-from ...kernel import size_of, unknown_size
+from ...kernel import size_of
 from ...machine import Machine
 from ...rule import Made, Rest
 from .row_phases import RowWriter, items_size
@@ -29,9 +28,6 @@ def rows_of_group(group: FusionGroup, machine: Machine) -> Made | Declined:
     ops = [op for kernel in kernels for op in kernel.ops]
     if not kernels or not all(map(is_compute, ops)):
         return Declined("all its stages are sums over the rows, or one is opaque")
-    used = [var for op in ops for var in free_variables(op)]
-    if (unknown := unknown_size(used, [*external_reads(ops), *group.outputs])) is not None:
-        return unknown
     items = [item for item in items_of(group, machine) if item.kind != SUM]
     if not all(map(_is_plain, items)):
         return Declined("an extent in a row is symbolic or empty, or a reduction has a condition")

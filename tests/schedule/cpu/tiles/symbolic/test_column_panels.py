@@ -242,7 +242,8 @@ def test_rows_and_vectors_follow_two_sizes(name, channels):
     h, w = te.var("h"), te.var("w")
     extra = 0 if condition else 5
     x = placeholder("x", channels, 2 * h + extra, 2 * w + extra)
-    k, c, p, q = placeholder("k", 4, channels, 5, 3), axis(channels, "c"), axis(5, "p"), axis(3, "q")
+    k = placeholder("k", 4, channels, 5, 3)
+    c, p, q = axis(channels, "c"), axis(5, "p"), axis(3, "q")
     like = placeholder("like", h, w)
 
     def body(f, i, j):
