@@ -19,6 +19,7 @@ from ...expr.nodes import (
     Axis,
     Expr,
     Var,
+    binary,
     const_value,
     dtype_of,
     is_load,
@@ -169,14 +170,15 @@ def _stays_inside(form: Affine, dim: Extent, loops: Loops) -> bool:
     least, greatest = (_extreme(form, loops, up) for up in (False, True))
     if least is None or greatest is None:
         return False
-    return _never_negative(least) and _never_negative(_Linear().plus(dim).minus(greatest).plus(-1))
+    left = _Linear().plus(dim).minus(greatest).plus(-1)
+    return _never_negative(least) and _never_negative(left.least())
 
 
 class _Linear:
-    """``Σ factor · term + constant`` over sizes and what else is not linear."""
+    """``Σ factor · term + constant`` over sizes, their quotients, and what else is not linear."""
 
     def __init__(self) -> None:
-        self.terms: dict[int, tuple[Expr, int]] = {}
+        self.terms: dict[object, tuple[Expr, int]] = {}
         self.constant = 0
 
     def plus(self, value: Extent, factor: int = 1) -> _Linear:
@@ -184,9 +186,17 @@ class _Linear:
         terms, constant = ([], value) if isinstance(value, int) else linear_terms(value)
         self.constant += factor * constant
         for node, times in terms:
-            known = self.terms.get(node_id(node), (node, 0))[1]
-            self.terms[node_id(node)] = node, known + factor * times
+            self._add(node, factor * times)
         return self
+
+    def _add(self, node: Expr, factor: int) -> None:
+        if op_name(node) == "floormod" and _divisor(node):  # ``n%16 → n - n//16*16``
+            numerator, divisor = operands(node)
+            self.plus(numerator, factor)
+            self._add(binary("floordiv", numerator, divisor), -factor * _divisor(node))
+            return
+        key = _key(node)
+        self.terms[key] = node, self.terms.get(key, (node, 0))[1] + factor
 
     def minus(self, other: _Linear) -> _Linear:
         """The form with another one subtracted, in place."""
@@ -194,6 +204,30 @@ class _Linear:
         for key, (node, times) in other.terms.items():
             self.terms[key] = node, self.terms.get(key, (node, 0))[1] - times
         return self
+
+    def least(self) -> _Linear:
+        """A form that is not above it: ``n - n//16*16 → 0``."""
+        found = _Linear().plus(self.constant)
+        for node, factor in self.terms.values():
+            divisor = _divisor(node) if op_name(node) == "floordiv" and factor < 0 else 0
+            if divisor and factor % divisor == 0:
+                found.plus(operands(node)[0], factor // divisor)
+            else:
+                found.plus(node, factor)
+        return found
+
+
+def _divisor(node: Expr) -> int:
+    """The literal divisor of a quotient or remainder; 0 if it has none."""
+    value = const_value(operands(node)[1])
+    return int(value) if value is not None and value > 0 else 0
+
+
+def _key(node: Expr) -> object:
+    """Equal for equal terms: quotients are written where they are needed."""
+    if op_name(node) == "floordiv" and _divisor(node):
+        return node_id(operands(node)[0]), _divisor(node)
+    return node_id(node)
 
 
 def _extreme(form: Affine, loops: Loops, up: bool) -> _Linear | None:
@@ -215,9 +249,15 @@ def _extreme(form: Affine, loops: Loops, up: bool) -> _Linear | None:
 def _never_negative(form: _Linear) -> bool:
     """Whether a form is at least zero for all sizes, which are at least zero."""
     return form.constant >= 0 and all(
-        factor >= 0 and (factor == 0 or op_name(node) == "var")
-        for node, factor in form.terms.values()
+        factor >= 0 and (factor == 0 or _is_size(node)) for node, factor in form.terms.values()
     )
+
+
+def _is_size(node: Expr) -> bool:
+    """Whether a term is a size, or a quotient of one."""
+    if op_name(node) == "floordiv" and _divisor(node):
+        node = operands(node)[0]
+    return op_name(node) == "var"
 
 
 def _has_symbols(index: Expr, dim: Extent, loops: Loops) -> bool:

@@ -24,7 +24,7 @@ from ....expr.nodes import (
 from ....expr.rewrite import Fold, Rewriter, depends_on, postorder, variables_of
 from ....expr.sharing.weights import MAX_WEIGHT, weighed, weight
 from ....graph.stage import axis_range
-from ...cost import STORE
+from ...cost import MAX_STRIDE, STORE
 from ...nest.access import Affine, AffineForms, affine_forms, strides_along
 from ...nest.in_range import Loops, Safety
 from ...nest.inside import borders, has_borders, reads_within
@@ -37,7 +37,8 @@ def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
     nodes = postorder(list(exprs))
     extent = axis_range(axis)[1]
     strides = strides_along(reads_within(exprs, axes, axis.var), axis.var, variables)
-    if strides is None or not strides or max(strides) != 1:
+    most = 1 if isinstance(extent, int) else MAX_STRIDE
+    if strides is None or not strides or not 1 <= max(strides) <= most:
         return False
     if isinstance(extent, int):
         bordered = has_borders(exprs, axis.var)
