@@ -285,3 +285,18 @@ def test_functions_of_results_that_lie_apart_are_a_pass_of_their_own(case, names
     """Written out for each of 144 results of a tile, they took LLVM 8 s and one lane of vectors."""
     assert launches(case) == names
     check(case, tolerance=1e-4)
+
+
+@pytest.mark.parametrize(("components", "turned"), [(3, True), (48, False)])
+def test_vectors_of_short_rows_lie_along_a_symbolic_axis(components, turned):
+    """Gradients by points: a tile along three components would leave a lane of four empty."""
+    n, m = te.var("n"), te.var("m")
+    A = cases.placeholder("A", n, m)
+    B, C = cases.placeholder("B", n, components), cases.placeholder("C", m, components)
+    i = te.reduce_axis((0, n), "i")
+    out = te.compute(
+        (m, components), lambda j, c: te.sum(A[i, j] * (B[i, c] - C[j, c]), axis=i), name="D"
+    )
+    [kernel] = separate(normal_form([out]))[0]
+    assert ("D_turned" in names_of(kernel, avx512(1, 512 * 1024))) == turned
+    check(([A, B, C], out), sizes={"n": 70, "m": 45})

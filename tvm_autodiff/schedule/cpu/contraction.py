@@ -32,7 +32,7 @@ from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
 from .tiles.reduced_blocks import Blocks, blocks_of
-from .tiles.symbolic.choice import symbolic_tiles
+from .tiles.symbolic.choice import symbolic_cycles, symbolic_tiles
 from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles
 from .tiles.tile_functions import tile_functions
 
@@ -82,9 +82,12 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     inside = nest if blocks is None else blocks.first(nest)
     tile = best_tile(inside, machine)
     plain = plain_cycles(inside, machine)
-    if tile is not None and estimated_cycles(inside, tile, machine) <= plain:
+    cycles = float("inf") if tile is None else estimated_cycles(inside, tile, machine)
+    turned = turned_results(kernel)
+    faster = turned is not None and symbolic_cycles(turned[0], machine) < min(cycles, plain)
+    if tile is not None and cycles <= plain and not faster:
         return tile_functions(kernel, nest, tile, blocks, machine)
-    turned = turned_results(kernel) or reversed_results(kernel)
+    turned = turned or reversed_results(kernel)
     if turned is not None:
         whole, reader = turned
         return in_parts(_contraction(whole, machine), whole, reader, kernel)

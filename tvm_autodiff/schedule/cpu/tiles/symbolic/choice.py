@@ -36,9 +36,18 @@ def _cycles(blocks: _Blocks) -> float:
     return blocks.cycles
 
 
+@dataclass(frozen=True)
+class _Choice:
+    """The cheapest blocks of a kernel over copies of operands, whose loops are a nest."""
+
+    over: InOrder
+    nest: Nest
+    blocks: _Blocks
+
+
 def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     """The functions of a kernel in blocks, or None if that is not fastest."""
-    symbolic = [n for n, key in enumerate(nest.spatial) if key not in nest.extents]
+    symbolic = _symbolic(nest)
     if not symbolic:
         return None
     one = replace(machine, threads=1)  # blocks are divided among threads, not their tiles
@@ -48,25 +57,44 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
     if tile is not None:
         least = min(least, estimated_cycles(nest, tile, one) * _preference(tile, symbolic, last))
     threads = threads_of(kernel, machine)
-    best = None
-    over, inside = InOrder(kernel, ()), nest
+    best = _best(kernel, nest, machine)
+    if best is None or best.blocks.cycles >= least:
+        return None
+    copied, inside, blocks = best.over, best.nest, best.blocks
+    if last in symbolic:
+        made = panel_functions(copied.kernel, inside, blocks.sizes, blocks.tile, machine, threads)
+    else:
+        made = row_functions(copied.kernel, inside, blocks.sizes, blocks.tile, one, threads)
+    return None if made is None else writes_to([*map(Rest, copied.copies), *made], kernel)
+
+
+def symbolic_cycles(kernel: Kernel, machine: Machine) -> float:
+    """The estimated time of a kernel in blocks; infinite where there are none."""
+    nest = nest_of_kernel(kernel, machine)
+    best = None if nest is None or not _symbolic(nest) else _best(kernel, nest, machine)
+    return float("inf") if best is None else best.blocks.cycles
+
+
+def _symbolic(nest: Nest) -> list[int]:
+    """The numbers of the output axes of symbolic extent."""
+    return [n for n, key in enumerate(nest.spatial) if key not in nest.extents]
+
+
+def _best(kernel: Kernel, nest: Nest, machine: Machine) -> _Choice | None:
+    """The cheapest blocks; None where there are none, or operands cannot be copied for them."""
+    symbolic, last = _symbolic(nest), len(nest.spatial) - 1
+    one = replace(machine, threads=1)
     if last not in symbolic:
         best = min(_rows(symbolic, nest, one), key=_cycles, default=None)
-    if best is None:
-        found = with_operands_in_order(kernel, nest)
-        loops = None if found is None else nest_of_kernel(found.kernel, machine)
-        if found is None or loops is None:
-            return None
-        over, inside = found, loops
-        blocks = _panels(inside, one) if last in symbolic else _rows(symbolic, inside, one)
-        best = min(blocks, key=_cycles, default=None)
-    if best is None or best.cycles >= least:
+        if best is not None:
+            return _Choice(InOrder(kernel, ()), nest, best)
+    found = with_operands_in_order(kernel, nest)
+    inside = None if found is None else nest_of_kernel(found.kernel, machine)
+    if found is None or inside is None:
         return None
-    if last in symbolic:
-        made = panel_functions(over.kernel, inside, best.sizes, best.tile, machine, threads)
-    else:
-        made = row_functions(over.kernel, inside, best.sizes, best.tile, one, threads)
-    return None if made is None else writes_to([*map(Rest, over.copies), *made], kernel)
+    blocks = _panels(inside, one) if last in symbolic else _rows(symbolic, inside, one)
+    best = min(blocks, key=_cycles, default=None)
+    return None if best is None else _Choice(found, inside, best)
 
 
 def _preference(tile: Tile, symbolic: list[int], last: int) -> float:
