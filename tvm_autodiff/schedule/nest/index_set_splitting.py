@@ -58,7 +58,7 @@ def pieces(
 
     forms = DecidedForms(variables)
 
-    bordered = _with_borders(exprs, var)
+    bordered = with_borders(exprs, var)
     whole = [expr for expr in exprs if address(expr) in bordered]
 
     def place(low: int, high: int) -> int | None:
@@ -90,7 +90,7 @@ def _is_discrete(node: Expr) -> bool:
     return dtype == "bool" or is_integer(node)
 
 
-def _with_borders(exprs: Sequence[Expr], var: Var) -> set[int]:
+def with_borders(exprs: Sequence[Expr], var: Var) -> set[int]:
     """The nodes in which a condition, a clamp or a quotient depends on a variable, by id."""
     dependent: set[int] = {address(var)}
     bordered: set[int] = set()

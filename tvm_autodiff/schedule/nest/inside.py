@@ -29,7 +29,7 @@ from ..cost import MAX_PIECES
 from .access import AffineForms, Interval, depends_on_any, stride_of
 from .axis_bounds import decided_piece
 from .decided import DecidedForms, decided, parts_decided
-from .index_set_splitting import pieces, turning_points
+from .index_set_splitting import pieces, turning_points, with_borders
 
 _UNBOUNDED = integer_range("int64")[1]  #: no size is larger
 _BORDERS = frozenset(("min", "max", "if_then_else", "select", "floordiv", "floormod"))
@@ -52,6 +52,8 @@ def decided_between(
     >>> decided_between([te.if_then_else(te.all(i >= 3, i < n), i - 3, 7)], i, 3, n, [n], {})
     [i + -3]
     """
+    if not with_borders(exprs, var):
+        return list(exprs)
     from_end = variable(var.name, dtype_of(var))
     last = sub(end, const(1, dtype_of(end)))
     known = [*others]
@@ -84,6 +86,8 @@ def borders(exprs: Sequence[Expr], var: Var, extent: Expr, others: Sequence[Var]
     (1, 0)
     """
     found, current = (0, 0), list(exprs)
+    if not with_borders(exprs, var):
+        return found
     for _ in range(MAX_PIECES):
         end = sub(extent, const(found[1], dtype_of(extent)))
         current = decided_between(current, var, found[0], end, others, {})

@@ -284,3 +284,63 @@ def test_built_values_and_gradients(name):
     got = ad.build(inputs, [stage, dx], cache=False)(*(given[t] for t in inputs))
     for a, b in zip(got, evaluate_graph([stage, dx], given), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-11)
+
+
+n, m = te.var("n"), te.var("m")
+large = te.placeholder((n, m), F, name="large")
+LEAST = float(np.finfo(F).min)
+
+
+def inside(i, k, outside=0.0):
+    kept = te.all(i >= 0, i < n, k >= 0, k < m)
+    return ite(kept, large[i, k], C(outside, F))
+
+
+#: name → a stage of symbolic sizes; whether it is separated
+SYMBOLIC = {
+    "a box": (lambda: window(lambda i, k, a, b: large[i + a, k + b], (n - 6, m - 6)), True),
+    "a longer tensor": (
+        lambda: window(lambda i, k, a, b: large[i + a, k + b], (n - 9, m - 8)),
+        True,
+    ),
+    "padded": (
+        lambda: window(lambda i, k, a, b: inside(i + a - 3, k + b - 3), (n, m)),
+        True,
+    ),
+    "a padded maximum": (
+        lambda: window(
+            lambda i, k, a, b: inside(i + a - 3, k + b - 3, LEAST), (n, m), reducer=te.max
+        ),
+        True,
+    ),
+    "a gradient": (lambda: window(lambda i, k, a, b: inside(i - a, k - b), (n + 6, m + 6)), True),
+    "strided": (
+        lambda: window(lambda i, k, a, b: inside(2 * i + a, 2 * k + b), (n // 2, m // 2)),
+        False,
+    ),
+    "over another size": (lambda: window(lambda i, k, a, b: inside(i + a, k + b), (m, n)), False),
+}
+
+
+@pytest.mark.parametrize("name", SYMBOLIC)
+def test_symbolic_sizes(name):
+    make, separated = SYMBOLIC[name]
+    stage = make()
+    [found] = with_separated_windows([stage])
+    assert (len([op for op in Graph([found]).ops if is_compute(op)]) == 2) is separated
+    for sizes in ({n: 9, m: 21}, {n: 10, m: 8}, {n: 16, m: 17}):
+        given = {large: np.random.default_rng(0).standard_normal((sizes[n], sizes[m]))}
+        values = (evaluate_graph([one], given, sizes)[0] for one in (found, stage))
+        np.testing.assert_allclose(*values, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(7, 7), (8, 30), (41, 40)])
+def test_built_symbolic_sizes(shape):
+    stage, head = SYMBOLIC["padded"][0](), te.placeholder((n, m), F, name="head")
+    [dx] = ad.differentiate(stage, [large], head)
+    run = ad.build([large, head], [stage, dx], cache=False)
+    a, g = np.random.default_rng(0).standard_normal((2, *shape))
+    for got, of in zip(run(a, g), (a, g), strict=True):
+        sums = np.pad(of, 3)
+        want = sum(sums[p : p + shape[0], q : q + shape[1]] for p in range(K) for q in range(K))
+        np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)

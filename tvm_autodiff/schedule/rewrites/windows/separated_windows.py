@@ -7,7 +7,7 @@ others at once: ``i + a`` and ``j + b`` are places of two dimensions.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from math import prod
@@ -53,8 +53,10 @@ from ....expr.rewrite import (
     substituter,
     variables_of,
 )
+from ....expr.simplify import simplify
 from ....expr.structural import StructuralKeys
 from ....graph.graph import each_stage
+from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import (
     Extent,
     Operation,
@@ -187,7 +189,7 @@ def _split(
     if any(op_name(node) == "if_then_else" for node in postorder(freed)):
         return None  # whose reads may be in bounds by both conditions
     axes_of_results = _variables(op.axis) if together else []
-    moved = _Moved(own_vars, others, axes_of_results, intervals)
+    moved = _Moved(own_vars, others, axes_of_results, known)
     fixed = [moved.over_places(factor) for factor in own]
     if None in fixed or not moved.places:
         return None
@@ -325,10 +327,11 @@ class _Moved:
         own: Sequence[Var],
         others: Sequence[Var],
         together: Sequence[Var],
-        intervals: Intervals,
+        ranges: Mapping[Var, tuple[Extent, Extent]],
     ) -> None:
         self._own, self._others, self._together = own, others, together
-        self._intervals = intervals
+        self._intervals = Intervals(range_intervals(ranges))
+        self._ranges = {node_id(var): pair for var, pair in ranges.items()}
         self._keys = StructuralKeys()
         self._found: dict[int, Expr] = {}
         self.places: list[tuple[Axis, Expr]] = []
@@ -360,13 +363,47 @@ class _Moved:
         """A new axis over the values of an index that are places of a dimension."""
         key = self._keys.expr(index)
         if key not in self._found:
-            if not isinstance(extent, int):
+            bounds = self._inside(index, extent)
+            if bounds is None:
                 return None
-            least, most = self._intervals.of(index)
-            low, high = max(least, 0), min(most, extent - 1)
-            if low > high:
-                return None
-            axis, begin = data_axis(f"q{len(self.places)}", high - low + 1), like(index, low)
+            low, count = bounds
+            axis, begin = data_axis(f"q{len(self.places)}", count), like(index, low)
             self.places.append((axis, sub(index, begin)))
             self._found[key] = add(cast(dtype_of(index), axis.var), begin)
         return self._found[key]
+
+    def _inside(self, index: Expr, extent: Extent) -> tuple[int, Extent] | None:
+        """The least place of a dimension that an index has, and how many places there are from it
+        to the greatest one; None for none, or where sizes decide which they are.
+        """
+        if isinstance(extent, int):
+            least, most = self._intervals.of(index)
+            low, high = max(least, 0), min(most, extent - 1)
+            return None if low > high else (low, high - low + 1)
+        ends = self._ends(index)
+        if ends is None:
+            return None
+        least, most = ends
+        beyond, longer = linear_terms(sub(most, extent))
+        symbolic, first = linear_terms(least)
+        if beyond or symbolic:
+            return None
+        low = max(first, 0)
+        high = most if longer < 0 else sub(extent, like(extent, 1))
+        return low, nonnegative(simplify(add(high, like(high, 1 - low))))
+
+    def _ends(self, index: Expr) -> tuple[Expr, Expr] | None:
+        """The least and the greatest value of a sum of loop variables and sizes."""
+        terms, constant = linear_terms(index)
+        least = most = like(index, constant)
+        for node, factor in terms:
+            if op_name(node) != "var":
+                return None
+            low, extent = self._ranges.get(node_id(node), (node, 1))
+            first = cast(dtype_of(index), low) if not isinstance(low, int) else like(index, low)
+            count = like(index, extent) if isinstance(extent, int) else extent
+            last = sub(add(first, cast(dtype_of(index), count)), like(index, 1))
+            ends = [mul(end, like(index, factor)) for end in (first, last)]
+            least = add(least, ends[factor < 0])
+            most = add(most, ends[factor > 0])
+        return least, most
