@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from ....cost import LATENCY, MARGIN, MAX_COPIES, MIN_LANES
-from ....kernel import Kernel
+from ....cost import LATENCY, MARGIN, MAX_COPIES, MIN_LANES, STORE
+from ....kernel import Kernel, iterations
 from ....machine import Machine
 from ....rule import Made, Rest, writes_to
 from ...loops.parallel import threads_of
@@ -69,10 +69,15 @@ def symbolic_tiles(kernel: Kernel, nest: Nest, machine: Machine) -> Made | None:
 
 
 def symbolic_cycles(kernel: Kernel, machine: Machine) -> float:
-    """The estimated time of a kernel in blocks; infinite where there are none."""
+    """The estimated time of a kernel in blocks, and of copies of its operands and of its results;
+    infinite where there are no blocks.
+    """
     nest = nest_of_kernel(kernel, machine)
     best = None if nest is None or not _symbolic(nest) else _best(kernel, nest, machine)
-    return float("inf") if best is None else best.blocks.cycles
+    if nest is None or best is None:
+        return float("inf")
+    copied = sum(iterations(copy.root, machine.symbolic_size) for copy in best.over.copies)
+    return best.blocks.cycles + STORE * (copied + nest.count(nest.spatial))
 
 
 def _symbolic(nest: Nest) -> list[int]:
