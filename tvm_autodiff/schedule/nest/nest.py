@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 from ...expr.build import add, compare, const, like, mul, sub, variable
@@ -154,6 +155,11 @@ class Nest:
         given += [one.base for one in self.loops if one.base is not None]
         return variables_of(given)
 
+    @cached_property
+    def between(self) -> dict[tuple[object, ...], tuple[list[Expr], Expr]]:
+        """Values that are decided within pieces of the first loops, by these, and the last end."""
+        return {}
+
     def reads(self) -> list[Tensor]:
         """The tensors that the values read."""
         tensors = [load_tensor(node) for node in postorder(self.values) if is_load(node)]
@@ -283,9 +289,8 @@ def split(nest: Nest, place: int, quotients: bool = True) -> list[Loop]:
         return [*parts, *_left_over(one)]
     if one.step > 1:
         return [one]
-    cuts: list[Interval] = []
+    cuts, known = [], ([*nest.variables, *nest.sizes], nest.ranges)
     if one.extent:
-        known = [*nest.variables, *nest.sizes], nest.ranges
         cuts = pieces(nest.values, one.var, one.extent, *known, quotients=quotients)
         # without the last turn of fewer copies
         if len(cuts) == 1 and (one.lanes > 1 or one.inside):
@@ -328,8 +333,7 @@ def _split_symbolic(nest: Nest, place: int) -> list[Loop]:
     )
     low = replace(middle, low=0, extent=first, within=(0, end))
     high = replace(low, extent=last, lanes=1, base=end, within=(first, extent))
-    found = [_pieces_of(nest, place, low), [middle], _pieces_of(nest, place, high)]
-    return [piece for part in found for piece in part]
+    return [*_pieces_of(nest, place, low), middle, *_pieces_of(nest, place, high)]
 
 
 def _left_over(one: Loop) -> list[Loop]:
@@ -348,19 +352,24 @@ def _left_over(one: Loop) -> list[Loop]:
 
 def _pieces_of(nest: Nest, place: int, part: Loop) -> list[Loop]:
     """The pieces of a literal part of a symbolic loop."""
-    loops = list(nest.loops)
-    loops[place] = replace(part, var=variable(part.var.name, dtype_of(part.var)))
-    found = narrowed(nest, loops, every=True)
+    fresh = replace(part, var=variable(part.var.name, dtype_of(part.var)))
+    found = narrowed(nest, nest.with_loop(place, fresh).loops, every=True)
     return [replace(piece, var=part.var) for piece in split(found, place)]
 
 
 def _known_between(nest: Nest, loops: Sequence[Loop]) -> list[Expr]:
     """The values of a nest, without what is decided as pieces lie within symbolic loops."""
     values, variables = nest.values, [*nest.variables, *nest.sizes]
+    key: tuple[object, ...] = ()
     for old, one in zip(nest.loops, loops, strict=True):
-        if one.within is not None:
+        key = *key, one.within and (one.within[0], node_id(one.within[1]))
+        if one.within is None:
+            continue
+        if key not in nest.between:
             others = [var for var in variables if node_id(var) != node_id(old.var)]
-            values = decided_between(values, old.var, *one.within, others, nest.ranges)
+            found = decided_between(values, old.var, *one.within, others, nest.ranges)
+            nest.between[key] = found, one.within[1]
+        values = nest.between[key][0]
     return values
 
 
