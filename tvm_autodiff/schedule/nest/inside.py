@@ -30,6 +30,7 @@ from .access import AffineForms, Interval, depends_on_any, stride_of
 from .axis_bounds import decided_piece
 from .decided import DecidedForms, decided, parts_decided
 from .index_set_splitting import pieces, turning_points, with_borders
+from .quotient_names import QuotientNames
 
 _UNBOUNDED = integer_range("int64")[1]  #: no size is larger
 _BORDERS = frozenset(("min", "max", "if_then_else", "select", "floordiv", "floormod"))
@@ -55,20 +56,19 @@ def decided_between(
     if not with_borders(exprs, var):
         return list(exprs)
     from_end = variable(var.name, dtype_of(var))
-    last = sub(end, const(1, dtype_of(end)))
-    known = [*others]
-    opaque: dict[Var, Expr] = {}
-    if AffineForms(others).of(last) is None:  # what is taken away from it, and added again, cancels
-        name = variable("last", dtype_of(last))
-        known, opaque, last = [*others, name], {name: last}, name
+    names = QuotientNames(var)
+    [last, *given] = names.of([sub(end, const(1, dtype_of(end))), *exprs])
+    known = [*others, *names.variables]
+    if AffineForms(known).of(last) is None:  # what is taken away from it, and added again, cancels
+        last = names.name(last)
+        known = [*others, *names.variables]
     begun = {**ranges, node_id(var): (low, _UNBOUNDED)}
     ended = {**ranges, node_id(from_end): (0, _UNBOUNDED)}
-    found = decided(exprs, [var, *known], begun)
+    found = decided(given, [var, *known], begun)
     found = list(map(substituter({var: sub(last, from_end)}), found))
     found = decided(found, [from_end, *known], ended)
     found = list(map(substituter({from_end: sub(last, var)}), found))
-    found = decided(found, [var, *known], begun)
-    return list(map(substituter(opaque), found)) if opaque else found
+    return names.whole(decided(found, [var, *known], begun))
 
 
 def borders(exprs: Sequence[Expr], var: Var, extent: Expr, others: Sequence[Var]) -> Interval:
@@ -103,11 +103,13 @@ def _changing_ends(
 ) -> Interval:
     """Where the last change after the beginning and the first before the end are."""
     from_end = variable(var.name, dtype_of(var))
-    mirrored = sub(sub(extent, const(1, dtype_of(extent))), from_end)
-    turned = list(map(substituter({var: mirrored}), exprs))
+    names = QuotientNames(var)
+    [end, *given] = names.of([extent, *exprs])
+    mirrored = sub(sub(end, const(1, dtype_of(end))), from_end)
+    turned = list(map(substituter({var: mirrored}), given))
     found = []
-    for parts, one in ((list(exprs), var), (turned, from_end)):
-        forms = AffineForms([one, *others])
+    for parts, one in ((given, var), (turned, from_end)):
+        forms = AffineForms([one, *others, *names.variables])
         places = [p for node in postorder(parts) for p in turning_points(node, forms, node_id(one))]
         found.append(max(0, *places) if places else 0)
     return found[0], found[1]

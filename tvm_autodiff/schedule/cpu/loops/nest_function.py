@@ -255,7 +255,7 @@ class _Writer:
         for piece in self._pieces[place]:
             whole = piece.turns == 1 and len(self._pieces[place]) == 1
             inner_kind = kind if whole else SERIAL
-            strict = self._strict and not piece.is_border
+            strict = self._strict and not any(one.is_border for one in (*chosen, piece))
             for lanes in (piece.lanes,) if strict else dict.fromkeys((piece.lanes, 1)):
                 one = _renewed(replace(piece, lanes=lanes))
                 inner = self._loops(place + 1, [*chosen, one], inner_kind)
