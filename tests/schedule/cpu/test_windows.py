@@ -277,6 +277,25 @@ def test_sizes_that_are_no_dimension(n):
     assert [row.rule for row in run.profile(array).kernels] == ["windows"]
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 40])
+@pytest.mark.parametrize(("width", "rule"), [(3, "windows"), (80, "elementwise")])
+def test_short_rows_between_borders(width, rule, n):
+    """A symbolic number of rows is cut where the first and the last ones differ."""
+    size = te.var("n")
+    x = te.placeholder((size, width), name="x")
+
+    def body(i, c):
+        after = te.if_then_else(i + 2 <= size, x[i + 1, c], 0.0)
+        return x[i, c] * 2.0 + after + te.if_then_else(i >= 1, x[i - 1, c] * 3.0, 0.0)
+
+    run = build([x], te.compute((size, width), body, name="y"), cache=False)
+    array = np.random.default_rng(0).integers(-5, 6, (n, width)).astype("float32")
+    padded = np.pad(array, ((1, 1), (0, 0)))
+    np.testing.assert_array_equal(run(array), array * 2 + padded[2:] + padded[:-2] * 3)
+    expected = rule if n > 1 else "elementwise"  # one row has a program of its own
+    assert [row.rule for row in run.profile(array).kernels] == [expected]
+
+
 def test_remainders_are_not_computed():
     """The inner loop of an interleaving holds neither a division nor a branch."""
     inputs, output = interleaved(8, 64)

@@ -25,7 +25,7 @@ from ..nest.decided import decided
 from ..nest.nest import Nest, bordered, nest_of, unrolled, vectorised
 from ..nest.residues import moduli_of
 from ..rewrites.windows.unrolled import window_of
-from .loops.elements import has_border
+from .loops.elements import has_border, has_outer_border
 from .loops.nest_function import nest_function
 from .loops.parallel import threads_over
 
@@ -56,7 +56,8 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     if prod(moduli) > MAX_COPIES:
         return Declined(f"it has more than {MAX_COPIES} residue classes")
     plain = prod(moduli) == 1 or (moduli[-1] == 1 and _copies_rows(axes, values))
-    plain = plain and reduction_of(op) is None and not has_border(axes, values)
+    plain = plain and reduction_of(op) is None
+    plain = plain and not has_border(axes, values) and not has_outer_border(axes, values)
     large = too_large(kernel) is not None
     if plain and not large:
         return other_kind("it has neither windows, nor residue classes, nor borders")

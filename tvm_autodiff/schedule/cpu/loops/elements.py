@@ -24,11 +24,25 @@ from ....expr.nodes import (
 from ....expr.rewrite import Fold, Rewriter, depends_on, postorder, variables_of
 from ....expr.sharing.weights import MAX_WEIGHT, weighed, weight
 from ....graph.stage import axis_range
-from ...cost import MAX_STRIDE, STORE
+from ...cost import MAX_STRIDE, SHORT_LOOP, STORE
+from ...kernel import size_of
 from ...nest.access import Affine, AffineForms, affine_forms, strides_along
 from ...nest.in_range import Loops, Safety
 from ...nest.inside import borders, has_borders, reads_within
 from ...rewrites.conditions.guards import safe_branches, unmarked, with_sure_conditions
+
+
+def has_outer_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
+    """Whether reads are guarded or clamped along a symbolic axis around short rows: LLVM has no
+    vectors along these, and does not cut it.
+    """
+    for number, axis in enumerate(axes[:-1]):
+        extent, inner = axis_range(axis)[1], [axis_range(one)[1] for one in axes[number + 1 :]]
+        short = all(isinstance(one, int) for one in inner) and size_of(inner) < SHORT_LOOP
+        if short and not isinstance(extent, int):
+            others = [one.var for one in axes if one is not axis]
+            return any(borders(exprs, axis.var, extent, [*others, *variables_of(extent)]))
+    return False
 
 
 def has_border(axes: Sequence[Axis], exprs: Sequence[Expr]) -> bool:
