@@ -11,6 +11,7 @@ from tvm import te, topi
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tests.gradient_case import check_numbers
 from tvm_autodiff.expr.nodes import Tensor
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import axis_range, is_compute, reduced_axes, shape_of
@@ -128,12 +129,12 @@ def test_what_has_one_length(name: str) -> None:
 @pytest.mark.parametrize("name", ["sums", "maxima", "minima", "products", "one axis"])
 def test_gradients(name: str) -> None:
     stage = CASES[name][0]()
-    ad.check_grads(stage, [line if "one" in name else x])
+    check_numbers(stage, [line if "one" in name else x])
 
 
 @pytest.mark.parametrize("kind", ["avg", "max"])
 def test_adaptive_pools(kind: str) -> None:
-    ad.check_grads(topi.nn.adaptive_pool(image, (5, 4), kind, "NCHW"), [image])
+    check_numbers(topi.nn.adaptive_pool(image, (5, 4), kind, "NCHW"), [image])
 
 
 def test_the_first_of_equal_elements_has_the_gradient() -> None:

@@ -11,6 +11,7 @@ from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tests.gradient_case import check_numbers
 from tvm_autodiff.graph.graph import tensors_read_by
 from tvm_autodiff.rules.repeated_parts import repeated_parts
 
@@ -97,7 +98,7 @@ def test_parts_and_values(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str) -> None:
     stage, _ = stage_of(name)
-    ad.check_grads(stage, [x, w], values=dict(data()))
+    check_numbers(stage, [x, w], values=dict(data()))
 
 
 def test_an_axis_of_one_element_repeats_nothing() -> None:

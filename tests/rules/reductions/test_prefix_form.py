@@ -11,6 +11,7 @@ from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tests.gradient_case import check_numbers
 from tvm_autodiff import estimate_cost
 from tvm_autodiff.rules.reductions.prefix_form import prefix_form
 
@@ -120,7 +121,8 @@ def test_gradients(name: str) -> None:
     if name != "pair":
         assert prefix_form(out.op) is not None
     order = 2 if name in ("k < i", "compound") else 1
-    ad.check_grads(out, [x], ("reverse", "forward"), order, values={x: values_of(x)})
+    check_numbers(out, [x], order, {x: values_of(x)})
+    ad.check_grads(out, [x], ("forward",), order, values={x: values_of(x)})
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

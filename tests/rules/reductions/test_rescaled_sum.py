@@ -13,6 +13,7 @@ from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
+from tests.gradient_case import check_numbers
 from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.graph.stage import Combiner, reduction_of
 from tvm_autodiff.rules.reductions.rescaled_sum import Rescaled, rescaled
@@ -133,7 +134,7 @@ TAKEN = [name for name, line in LINES.items() if line.expected is not None]
 def test_derivatives(name: str) -> None:
     inputs, outs = tensors(LINES[name])
     out = te.compute((3,), lambda i: te.sin(outs[0][i]) * outs[1][i] + outs[1][i], name="out")
-    ad.check_grads(out, inputs, order=2)
+    check_numbers(out, inputs, order=2)
 
 
 @pytest.mark.parametrize("name", TAKEN)

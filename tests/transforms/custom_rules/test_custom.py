@@ -227,7 +227,7 @@ def test_reverse_over_reverse(pair):
     x, g, w = tensor(5), tensor(5, name="g"), tensor(5, name="w")
     [dx] = ad.vjp(ours(x), x, g)
     [dx2] = ad.vjp(dx, x, w)
-    [got] = both([dx2], [(x, X), (g, G), (w, W)])
+    [got] = evaluate([dx2], [(x, X), (g, G), (w, W)])
     want = second_pullback(theirs, X, G, W)
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
@@ -237,7 +237,7 @@ def test_forward_over_reverse(pair):
     x, g, w = tensor(5), tensor(5, name="g"), tensor(5, name="w")
     [dx] = ad.vjp(ours(x), x, g)
     [moved] = ad.jvp(dx, x, w)
-    [got] = both([moved], [(x, X), (g, G), (w, W)])
+    [got] = evaluate([moved], [(x, X), (g, G), (w, W)])
     want = jax.jit(jax.jacrev(lambda x: jax.vjp(theirs, x)[1](G)[0]))(X) @ W
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
@@ -247,7 +247,7 @@ def test_reverse_over_forward(pair):
     x, v, w = tensor(5), tensor(5, name="v"), tensor(5, name="w")
     [dy] = ad.jvp(ours(x), x, v)
     [pulled] = ad.vjp(dy, x, w)
-    [got] = both([pulled], [(x, X), (v, V), (w, W)])
+    [got] = evaluate([pulled], [(x, X), (v, V), (w, W)])
     [want] = pullback(lambda x: jax.jacrev(theirs)(x) @ V, (X,), W)
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
@@ -257,7 +257,7 @@ def test_forward_over_forward(pair):
     x, v, w = tensor(5), tensor(5, name="v"), tensor(5, name="w")
     [dy] = ad.jvp(ours(x), x, v)
     [moved] = ad.jvp(dy, x, w)
-    [got] = both([moved], [(x, X), (v, V), (w, W)])
+    [got] = evaluate([moved], [(x, X), (v, V), (w, W)])
     want = jax.jit(jax.jacrev(lambda x: jax.jacrev(theirs)(x) @ V))(X) @ W
     np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-12)
 
@@ -266,7 +266,7 @@ def test_forward_over_forward(pair):
 def test_jacobian(pair, mode):
     ours, theirs = pair
     x = tensor(5)
-    [got] = both([ad.jacobian(ours(x), x, mode=mode)], [(x, X)])
+    [got] = evaluate([ad.jacobian(ours(x), x, mode=mode)], [(x, X)])
     np.testing.assert_allclose(got, jax.jit(jax.jacrev(theirs))(X), rtol=1e-10, atol=1e-12)
 
 
@@ -275,7 +275,7 @@ def test_cotangents_with_two_axes_in_front(pair):
     x, g = tensor(5), tensor(2, 3, 5, name="g")
     heads = array(2, 3, 5)
     [dx] = ad.vjp(ours(x), x, g)
-    [got] = both([dx], [(x, X), (g, heads)])
+    [got] = evaluate([dx], [(x, X), (g, heads)])
     pull = jax.vjp(jax.jit(theirs), X)[1]
     want = [[pull(head)[0] for head in row] for row in heads]
     np.testing.assert_allclose(got, want, rtol=1e-10)
@@ -287,7 +287,7 @@ def test_hessian_and_hvp(pair):
     y = ours(x)
     total = te.compute((), lambda: te.sum(y[k], axis=k), name="total")
     [product] = ad.hvp(total, x, v)
-    whole, product = both([ad.hessian(total, x), product], [(x, X), (v, V)])
+    whole, product = evaluate([ad.hessian(total, x), product], [(x, X), (v, V)])
     want = jax.jit(jax.jacrev(jax.grad(lambda x: theirs(x).sum())))(X)
     np.testing.assert_allclose(whole, want, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(product, want @ V, rtol=1e-10, atol=1e-12)
@@ -301,7 +301,7 @@ def test_vmap(pair):
     [dx], [dy] = ad.vjp(y, x, g), ad.jvp(y, x, g)
     [dx2] = ad.vjp(dx, x, w)
     at = array(3, 5)
-    got = both(ad.vmap([y, dx, dy, dx2], {x: xs}), [(xs, at), (g, G), (w, W)])
+    got = evaluate(ad.vmap([y, dx, dy, dx2], {x: xs}), [(xs, at), (g, G), (w, W)])
     pull = jax.jit(lambda x: jax.vjp(theirs, x)[1](G)[0])
     np.testing.assert_allclose(got[0], jax.jit(jax.vmap(theirs))(at), rtol=1e-10)
     np.testing.assert_allclose(got[1], jax.jit(jax.vmap(pull))(at), rtol=1e-10)
@@ -319,7 +319,7 @@ def test_derivatives_of_a_batch(pair):
     [dx], [dy] = ad.vjp(ys, xs, g), ad.jvp(ys, xs, v)
     [dx2] = ad.jvp(dx, xs, v)
     at, heads, moving = array(3, 5), array(3, 5), array(3, 5)
-    got = both([dx, dy, dx2], [(xs, at), (g, heads), (v, moving)])
+    got = evaluate([dx, dy, dx2], [(xs, at), (g, heads), (v, moving)])
     many = jax.vmap(theirs)
     pull = lambda x: jax.vjp(many, x)[1](heads)[0]  # noqa: E731
     np.testing.assert_allclose(got[0], *pullback(many, (at,), heads), rtol=1e-10)
@@ -330,7 +330,7 @@ def test_derivatives_of_a_batch(pair):
     xss, gs = tensor(2, 3, 5, name="xss"), tensor(2, 3, 5, name="gs")
     [yss] = ad.vmap(ys, {xs: xss})
     wide, wide_heads = array(2, 3, 5), array(2, 3, 5)
-    [got] = both(list(ad.vjp(yss, xss, gs)), [(xss, wide), (gs, wide_heads)])
+    [got] = evaluate(list(ad.vjp(yss, xss, gs)), [(xss, wide), (gs, wide_heads)])
     [want] = pullback(jax.vmap(many), (wide,), wide_heads)
     np.testing.assert_allclose(got, want, rtol=1e-10)
 
@@ -420,7 +420,7 @@ class TestSeveralOutputs:
         """The cotangent of the other one is zero."""
         heads = [None, None]
         heads[number] = (self.g, self.h)[number]
-        got = both(list(ad.vjp(list(self.outputs), [self.x, self.w], heads)), self.pairs)
+        got = evaluate(list(ad.vjp(list(self.outputs), [self.x, self.w], heads)), self.pairs)
         zeros = [np.zeros_like(self.heads[0]), np.zeros(())]
         zeros[number] = self.heads[number]
         want = pullback(self.theirs, tuple(self.at), tuple(zeros))
@@ -433,12 +433,12 @@ class TestSeveralOutputs:
         tangents = ad.jvp(list(self.outputs), [self.x, self.w], [v, u])
         pairs = [*self.pairs, (v, moving[0]), (u, moving[1])]
         pulled = list(ad.vjp(list(self.outputs), [self.x, self.w], [self.g, self.h]))
-        dy, ds, dx, dw = both([*tangents, *pulled], pairs)
+        dy, ds, dx, dw = evaluate([*tangents, *pulled], pairs)
         left = (dy * self.heads[0]).sum() + ds * self.heads[1]
         right = (dx * moving[0]).sum() + (dw * moving[1]).sum()
         np.testing.assert_allclose(left, right, rtol=1e-12)
         # one of the inputs alone
-        [dy, ds] = both(ad.jvp(list(self.outputs), [self.w], [u]), pairs)
+        [dy, ds] = evaluate(ad.jvp(list(self.outputs), [self.w], [u]), pairs)
         right = (dw * moving[1]).sum()
         np.testing.assert_allclose((dy * self.heads[0]).sum() + ds * self.heads[1], right)
 
@@ -447,7 +447,7 @@ class TestSeveralOutputs:
         first = list(ad.vjp(list(self.outputs), [self.x, self.w], [self.g, self.h]))
         second = list(ad.vjp(first, [self.x, self.w], [u, v]))
         at = [array(3, 4), array(4)]
-        got = both(second, [*self.pairs, (u, at[0]), (v, at[1])])
+        got = evaluate(second, [*self.pairs, (u, at[0]), (v, at[1])])
         pull = lambda x, w: jax.vjp(self.theirs, x, w)[1](tuple(self.heads))  # noqa: E731
         want = pullback(pull, tuple(self.at), tuple(at))
         for one, other in zip(got, want, strict=True):
@@ -460,7 +460,7 @@ class TestSeveralOutputs:
         at, heads = array(2, 3, 4), (array(2, 3, 4), array(2))
         pulled = list(ad.vjp(many, [xs, self.w], [gs, hs]))
         pairs = [(xs, at), (self.w, self.at[1]), (gs, heads[0]), (hs, heads[1])]
-        got = both(pulled, pairs)
+        got = evaluate(pulled, pairs)
         each = [
             pullback(self.theirs, (at[b], self.at[1]), (heads[0][b], heads[1][b])) for b in (0, 1)
         ]
