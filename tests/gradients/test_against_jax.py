@@ -19,7 +19,8 @@ from tvm import te, tirx, topi
 from tvm.topi import nn
 
 import tvm_autodiff as ad
-from tests.gradient_case import Case, evaluate
+from tests.evaluate import evaluate_graph
+from tests.gradient_case import Case
 from tvm_autodiff.expr.nodes import is_float
 
 jax.config.update("jax_enable_x64", True)
@@ -297,7 +298,7 @@ def test_gradient_is_that_of_jax(both):
     inputs = [tensor for tensor in placeholders if is_float(tensor)]
     with case.expecting():
         adjoints = ad.gradient(output, inputs, head)
-    value, *got = evaluate([output, *adjoints], [*pairs, (head, cotangent)])
+    value, *got = evaluate_graph([output, *adjoints], [*pairs, (head, cotangent)])
     np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12)
     wanted = [
         derivative
