@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "tvm_autodiff"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -128,7 +130,7 @@ def package_of(path: Path) -> str:
 def imports_of(path: Path, source: str) -> Iterator[tuple[str, str]]:
     """Pairs (local name, dotted name) of everything that a file imports, inside functions too."""
     package = ["tvm_autodiff", *path.relative_to(PACKAGE).parts[:-1]]
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 first = alias.name.partition(".")[0]
@@ -198,7 +200,7 @@ def node_attributes(path: Path, source: str) -> list[str]:
     if knows_tvm(path):
         return []
     found = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if not isinstance(node, ast.Attribute):
             continue
         owner = node.value.attr if isinstance(node.value, ast.Attribute) else None
@@ -230,7 +232,7 @@ def complaints_of(check: Callable[[Path, str], list[str]]) -> list[str]:
 
 
 def without_docstring(path: Path, source: str) -> list[str]:
-    return [] if ast.get_docstring(ast.parse(source)) else ["no docstring"]
+    return [] if ast.get_docstring(parsed(source)) else ["no docstring"]
 
 
 def too_long(path: Path, source: str) -> list[str]:

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.sources import parsed
+
 PACKAGE = Path(__file__).parent.parent / "tvm_autodiff"
 FILES = sorted(PACKAGE.rglob("*.py"))
 #: folders beside the package with files whose docstrings are checked, too
@@ -47,13 +49,13 @@ def public_definitions(
 
 def undocumented(source: str) -> list[str]:
     """The public definitions without a docstring."""
-    found = public_definitions(ast.parse(source))
+    found = public_definitions(parsed(source))
     return [name for name, node in found if not ast.get_docstring(node)]
 
 
 def opening(source: str) -> str:
     """The docstring of a file."""
-    return ast.get_docstring(ast.parse(source)) or ""
+    return ast.get_docstring(parsed(source)) or ""
 
 
 def sections(text: str) -> set[str]:

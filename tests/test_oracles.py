@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sources import parsed
+
 ROOT = Path(__file__).parent.parent
 
 #: modules that tell what is right, without the library
@@ -35,7 +37,7 @@ ORACLES = (
 def imported(source: str, module: str) -> Iterator[str]:
     """The modules that a module may import, inside of functions, too."""
     package = module.split(".")[:-1]
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
