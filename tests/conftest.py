@@ -161,7 +161,15 @@ SLOW_TESTS = (
 )
 
 #: more files that begin first
-LONG = (*SLOW, "test_random_programs.py", "test_guard_pages.py")
+LONG = (
+    *SLOW,
+    "test_random_programs.py",
+    "test_guard_pages.py",
+    "test_kernels_sanitized.py",
+    "test_problem.py",
+    "test_processes.py",
+    "test_sanitized.py",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -49,8 +49,16 @@ def numpy_program(size, x):
     return s.sum() * x
 
 
-@pytest.mark.parametrize("dtypes", [("int32", "int32"), ("int64", "int64"), ("int32", "int64")])
-@pytest.mark.parametrize("name", EXTENTS)
+#: dtypes of n and m: all extents with one pair, and with one of the others in turns
+NARROW, *OTHERS = ("int32", "int32"), ("int64", "int64"), ("int32", "int64")
+SIZED = [
+    (name, dtypes)
+    for number, name in enumerate(EXTENTS)
+    for dtypes in (NARROW, OTHERS[number % len(OTHERS)])
+]
+
+
+@pytest.mark.parametrize(("name", "dtypes"), SIZED, ids=str)
 def test_intermediate_of_another_extent(name, dtypes):
     extent, values = EXTENTS[name]
     x, b, y, z = program(extent, dtypes)
