@@ -102,7 +102,6 @@ SLOW_TESTS = (
     "test_cotangents_times_jacobians",
     "test_deep_chain",
     "test_deep_expression",
-    "test_documented_table_is_true",
     "test_every_mode_and_order",
     "test_extents_may_be_symbolic",
     "test_finite_differences_in_both_modes_and_batched",
