@@ -179,6 +179,10 @@ def sample(bounds: tuple[float, float], seed: int) -> np.ndarray:
     return np.random.default_rng(seed).uniform(*bounds, POINTS)
 
 
+#: each function is called a few times: LLVM need not optimise it
+TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+
+
 @functools.cache
 def on_llvm(build: Callable[..., Any]) -> Callable[..., list[np.ndarray]]:
     """``f(x, y, g) → [value, ∂x, ∂y]``, float64, compiled by TVM."""
@@ -196,7 +200,7 @@ def on_llvm(build: Callable[..., Any]) -> Callable[..., list[np.ndarray]]:
         return out
 
     outputs = te.compute(shape, lambda i: tuple(body(i)), name="out")
-    library = tvm.compile(te.create_prim_func([x, y, g, *outputs]), target="llvm")
+    library = tvm.compile(te.create_prim_func([x, y, g, *outputs]), target=TARGET)
 
     def run(*arrays: np.ndarray) -> list[np.ndarray]:
         given = [tvm.runtime.tensor(np.ascontiguousarray(array, "float64")) for array in arrays]
