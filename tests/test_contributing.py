@@ -67,9 +67,9 @@ def test_worked_examples(tmp_path):
     )
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     shutil.copytree(ROOT / "tests/rules", tmp_path / "tests/rules")
-    evaluation = [path.name for path in ROOT.glob("tests/evaluate*.py")]
-    for helper in ("to_sympy.py", "walks.py", *evaluation):
-        shutil.copy(ROOT / "tests" / helper, tmp_path / "tests")
+    for helper in ROOT.glob("tests/*.py"):
+        if not helper.name.startswith(("test_", "conftest")):
+            shutil.copy(helper, tmp_path / "tests")
     tests = []
     for blocks in EXAMPLES.values():
         for name, language, code in blocks:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.random_programs.borders import CALLS, bordered_windows
 from tests.random_programs.draw import (
     TOTAL,
     Draw,
@@ -255,6 +256,11 @@ def _guarded_rows(draw: Draw) -> Program:
     return draw.finished([A, B], stages)
 
 
+def _borders(options: Options, rng: np.random.Generator) -> None:
+    options.special = bordered_windows
+    options.assignments = [{"n": n, "h": h} for n, h in CALLS]
+
+
 def _frames(options: Options, rng: np.random.Generator) -> None:
     # literal extents may be narrower than sizes
     options.size_dtype = str(rng.choice([options.index, "int64"]))
@@ -479,6 +485,7 @@ FEATURES: dict[str, Feature] = {
     "joined": Feature(_joined, "special"),
     "wide": Feature(_wide, "special", True),
     "tables": Feature(_narrow_rows, "special"),
+    "borders": Feature(_borders, "special", True),
     "frames": Feature(_frames, "special"),
     "pairs": Feature(_pairs, "special", True),
     "empty": Feature(_empty, "special", True),
@@ -493,6 +500,7 @@ _WITH_SPECIAL = {
     "joined": ("dtype", "index", "mode"),
     "tables": ("index", "dtype"),
     "wide": ("index",),
+    "borders": ("index", "dtype"),
     "frames": ("index", "dtype"),
     "pairs": ("dtype",),
     "empty": ("dtype", "index", "mode"),

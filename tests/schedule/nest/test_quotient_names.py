@@ -25,6 +25,7 @@ CASES: dict[str, tuple[list[Any], int, int]] = {
     "other divisors": ([n // 2, n // 3], 2, 0),
     "a quotient and a remainder": ([n // 4, n % 4], 2, 0),
     "remainders": ([(n + 9) % 4, (n + 1) % 4], 1, 0),
+    "one of another": ([(n // 2 + 3) // 2, n // 2], 2, 0),
     "of the loop": ([(i + n) // 2, i % 3], 0, 2),
     "inside of one of the loop": ([(i + n // 2) // 2], 1, 1),
     "by a size": ([n // m], 0, 1),

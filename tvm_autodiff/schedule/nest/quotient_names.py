@@ -75,6 +75,7 @@ class QuotientNames:
 
     def _kept(self, key: Key, value: Expr) -> Var:
         if key not in self._names:
+            [whole] = self.whole([value])  # a quotient of a quotient has no name in it
             self._names[key] = variable("quotient", dtype_of(value))
-            self._whole[self._names[key]] = value
+            self._whole[self._names[key]] = whole
         return self._names[key]
