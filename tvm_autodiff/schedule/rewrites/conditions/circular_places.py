@@ -95,9 +95,7 @@ def _chosen(node: Expr, loops: _Loops) -> Expr | None:
     left, longer = linear_terms(sub(mul(extent, times), divisor))  # than the divisor
     turns = _turns(terms, divisor) - (factor < 0)
     nearest = sub(place, mul(divisor, const(turns, dtype)))  # ``-i - 1 → n - i - 1``
-    rest, constant = linear_terms(nearest)
-    if factor < 0:
-        rest, constant = linear_terms(sub(nearest, divisor))
+    rest, constant = linear_terms(nearest if factor > 0 else sub(nearest, divisor))
     shift = linear_sum([t for t in rest if not same_node(t[0], along)], constant, dtype)
     bounds = loops.literal_interval(shift)
     if left or bounds is None or dtype_of(extent) != dtype:

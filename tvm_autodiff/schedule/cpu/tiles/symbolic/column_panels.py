@@ -85,7 +85,7 @@ def panel_functions(
     machine: Machine,
     threads: int,
 ) -> Made | None:
-    """The copies of operands, and the function of all panels; None if a copy follows the rows.
+    """The copies of operands, and the function of all panels; None if an operand has no copy.
 
     `sizes` are those of a block, by output axis.
     """
