@@ -466,6 +466,36 @@ def windows_over_time() -> Program:
     return Program([x], [y], [{"n": n} for n in (0, 1, 3, 5, 15, 16, 17, 40)])
 
 
+#: sizes of images: empty, shorter than borders, of less than a vector, and of several
+IMAGES = [{"n": n, "m": m} for n, m in ((0, 3), (1, 1), (2, 17), (9, 16), (17, 40), (33, 5))]
+
+
+def periodic_stencil() -> Program:
+    """Neighbours along two symbolic sizes, beyond the ends of which the first ones follow."""
+    n, m = symbols("n", "m")
+    x = placeholder("x", n, m)
+
+    def body(i: Any, j: Any) -> Any:
+        return x[(i + 1) % n, j] + x[(i - 1) % n, j] * 2.0 + x[i, (j + 2) % m] - x[i, (j - 1) % m]
+
+    return Program([x], [te.compute((n, m), body, name="y")], IMAGES)
+
+
+def filtered_image(separable: bool) -> Program:
+    """Windows around each point of an image of two symbolic sizes."""
+    n, m = symbols("n", "m")
+    x, w, p, q = placeholder("x", n, m), placeholder("w", 5, 5), axis(5), axis(5)
+
+    def body(i: Any, j: Any) -> Any:
+        a, b = i + p - 2, j + q - 2
+        value = x[a, b] if separable else x[a, b] * w[p, q]
+        inside = te.all(a >= 0, a < n, b >= 0, b < m)
+        return te.sum(te.if_then_else(inside, value, zero()), axis=[p, q])
+
+    inputs = [x] if separable else [x, w]
+    return Program(inputs, [te.compute((n, m), body, name="y")], IMAGES)
+
+
 PROGRAMS: dict[str, Callable[[], Program]] = {
     **{f"rows-{w}": lambda w=w: guarded_rows(w) for w in (1, 7, 100, 128, 1000)},
     "rows-int64": lambda: guarded_rows(100, "int64"),
@@ -527,6 +557,11 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
     "rows-in-blocks-summed": lambda: rows_in_blocks(0),
     "gradient-rows-in-blocks": lambda: gradient_of(rows_in_blocks(40)),
     "wide-shapes": lambda: wide_shapes(20, 100),
+    "periodic-stencil": periodic_stencil,
+    "gradient-periodic-stencil": lambda: gradient_of(periodic_stencil()),
+    "filtered-image": lambda: filtered_image(False),
+    "gradient-filtered-image": lambda: gradient_of(filtered_image(False)),
+    "boxes-of-an-image": lambda: filtered_image(True),
 }
 
 
