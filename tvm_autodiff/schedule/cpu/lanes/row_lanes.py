@@ -38,7 +38,7 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import Rewriter, postorder, tree_size
 from ....graph.stage import shape_of
-from ...cost import CALL, SHORT_LOOP
+from ...cost import CALL
 from ...nest.recurrences.row_program import RowProgram, components_of, index_key
 from ..loops.squares import turned
 
@@ -151,15 +151,25 @@ class RowLanes:
         round.
         """
         lane = variable("lane", "int32")
+        here = [*first, lane]
+        vectors = self._vectors(stack, lanes)
+        pairs = zip(places, self._places(stack), strict=True)
         statements = []
-        for place, component in zip(places, self._places(stack), strict=True):
-            index = _index(stack, lanes, lane, component)
-            here = [*first, lane]
+        for place, component in pairs:
+            vector = vectors.get(component)
             if out:
-                statements.append(store(stack.buffer, element(place, here), index))
+                write = self._written(stack, lanes, vectors, component)
+                statements.append(write(lane, element(place, here)))
+            elif vector is not None:
+                statements.append(store(place, element(vector, [lane]), here))
             else:
+                index = _index(stack, lanes, lane, component)
                 statements.append(store(place, element(stack.buffer, index), here))
-        return loop(lane, lanes.count, sequence(statements), VECTORIZED)
+        turns = loop(lane, lanes.count, sequence(statements), VECTORIZED)
+        found = list(vectors.values())
+        if out:
+            return sequence([turns, *self._together(stack, lanes, found)])
+        return sequence([*(self._apart(stack, lanes, found) if found else []), turns])
 
     def _places(self, stack: Stack) -> list[tuple[int, ...]]:
         return components_of(stack.tensor, len(self.program.rows))
@@ -171,8 +181,7 @@ class RowLanes:
     def _vectors(self, stack: Stack, lanes: Lanes) -> dict[tuple[int, ...], Local]:
         """A vector for each component, where they are interleaved."""
         places = self._places(stack)
-        few = 1 < len(places) <= SHORT_LOOP and lanes.count > 1
-        if not few or not lanes.neighbours:
+        if len(places) < 2 or lanes.count < 2 or not lanes.neighbours:
             return {}
         dtype = dtype_of(stack.tensor)
         return {place: self._local("part", dtype, lanes) for place in places}

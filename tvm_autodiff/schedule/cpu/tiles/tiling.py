@@ -250,19 +250,84 @@ class TileCode:
 
     def _written(self, spot: Spot) -> Statement:
         """The stores of all results that are inside, in the order of memory."""
-        tile, factors = self._tile, {**self._tile.factors, **spot.counts}
+        vector, counts = self._tile.vector, {**dict(self._tile.unrolled), **spot.counts}
         inside: list[Expr] = [const(0, "int32")] * len(self._axes)
-        straight = tile.vector == len(self._axes) - 1
-        around: list[tuple[int, list[tuple[Var, int]]]] = []
-        for axis in sorted(factors):
-            if axis == tile.vector and straight:
-                continue
-            inside[axis], loops = _counted(f"w{axis}", factors[axis], [])
-            around.append((axis, loops))
-        body = self._vectors(spot, inside) if straight else self._element(spot, inside)
-        for axis, loops in reversed(around):
+        outer = self._rows("w", [axis for axis in sorted(counts) if axis < vector], counts, inside)
+        if vector == len(self._axes) - 1:
+            return self._over(outer, spot, inside, self._vectors(spot, inside))
+        inner = {axis: counts[axis] for axis in sorted(counts) if axis > vector}
+        return self._over(outer, spot, inside, self._lanes_in_turn(spot, inside, inner))
+
+    def _rows(
+        self, name: str, axes: Iterable[int], counts: Mapping[int, int], inside: list[Expr]
+    ) -> list[tuple[int, list[tuple[Var, int]]]]:
+        """The loops over places of the tile along some axes, which become those of `inside`."""
+        found = []
+        for axis in axes:
+            inside[axis], loops = _counted(f"{name}{axis}", counts[axis], [])
+            found.append((axis, loops))
+        return found
+
+    def _over(
+        self,
+        rows: Sequence[tuple[int, list[tuple[Var, int]]]],
+        spot: Spot,
+        inside: Sequence[Expr],
+        body: Statement,
+    ) -> Statement:
+        """A statement at all places along some axes that are below their ends."""
+        for axis, loops in reversed(rows):
             body = _unrolled(loops, self._below(spot, axis, inside[axis], body))
         return body
+
+    def _lanes_in_turn(
+        self, spot: Spot, outside: Sequence[Expr], counts: Mapping[int, int]
+    ) -> Statement:
+        """The lanes of vectors that lie apart in memory, one after the other.
+
+        ``for r: for l in vectorized(16): t[r, l] = acc[r, l];
+        for l in range(16): for r: y[l, r] = t[r, l]``: a copy of the stores for each lane takes
+        long to compile.
+        """
+        tile = self._tile
+        dtype = dtype_of(spot.starts[tile.vector])
+        group, loops = _counted("w", tile.vectors, [], dtype)
+        width = const(tile.width, dtype)
+        first = mul(group, width)
+        size = [prod(counts.values()) * tile.width]
+        identities = self._reduction.combiner.identity
+        lanes = [local("lanes", size, dtype_of(one)) for one in identities]
+
+        def at_rows(lane: Var, body: Callable[[list[Expr], Expr], Statement]) -> Statement:
+            inside = list(outside)
+            inside[tile.vector] = add(first, lane)
+            rows = self._rows("w", counts, counts, inside)
+            row: Expr = const(0, dtype)
+            for axis, count in counts.items():
+                row = add(mul(row, const(count, dtype)), cast(dtype, inside[axis]))
+            return self._over(rows, spot, inside, body(inside, add(mul(row, width), lane)))
+
+        def copied(inside: list[Expr], kept: Expr) -> Statement:
+            place = self._place(inside)
+            pairs = zip(lanes, self.sums, strict=True)
+            return sequence([store(to, element(one, [place]), [kept]) for to, one in pairs])
+
+        def written(inside: list[Expr], kept: Expr) -> Statement:
+            return self._element(spot, inside, [element(one, [kept]) for one in lanes])
+
+        lane, turn = variable("l", dtype), variable("l", dtype)
+        vectors = at_rows(lane, lambda *row: loop(lane, tile.width, copied(*row), VECTORIZED))
+        turns = loop(turn, self._lanes_inside(spot, first), at_rows(turn, written))
+        return _unrolled(loops, allocated(lanes, sequence([vectors, turns])))
+
+    def _lanes_inside(self, spot: Spot, first: Expr) -> Expr:
+        """How many lanes of the vector that begins at a place of the tile are below the end."""
+        tile, dtype = self._tile, dtype_of(first)
+        width = const(tile.width, dtype)
+        if tile.vector not in spot.ends:
+            return width
+        end, start = _number(spot.ends[tile.vector], dtype), add(spot.starts[tile.vector], first)
+        return binary("min", width, binary("max", sub(end, start), const(0, dtype)))
 
     def _below(self, spot: Spot, axis: int, inside: Expr, body: Statement) -> Statement:
         """``if place < end: body``."""
