@@ -13,8 +13,8 @@ from tests.machines import avx512
 from tests.schedule import cases
 from tvm_autodiff.schedule.cpu.tiles.loop_order import TileOrders
 from tvm_autodiff.schedule.cpu.tiles.nests import padded_extents
+from tvm_autodiff.schedule.cpu.tiles.tile import Tile
 from tvm_autodiff.schedule.cpu.tiles.tile_functions import nest_of_kernel
-from tvm_autodiff.schedule.cpu.tiles.tiling import Tile
 from tvm_autodiff.schedule.kernel import Kernel
 
 

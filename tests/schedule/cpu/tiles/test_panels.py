@@ -15,8 +15,8 @@ from tests.schedule.test_rules import check
 from tvm_autodiff.schedule.cpu.contraction import contraction
 from tvm_autodiff.schedule.cpu.tiles.nests import padded_extents
 from tvm_autodiff.schedule.cpu.tiles.panels import panels_of
+from tvm_autodiff.schedule.cpu.tiles.tile import Tile
 from tvm_autodiff.schedule.cpu.tiles.tile_functions import nest_of_kernel
-from tvm_autodiff.schedule.cpu.tiles.tiling import Tile
 from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.kernels import separate
 from tvm_autodiff.schedule.kernel import Kernel

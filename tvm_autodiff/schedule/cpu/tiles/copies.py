@@ -19,7 +19,7 @@ from .loop_order import reduction_order
 from .nests import Nest, ranges_of
 from .packing import packed_size
 from .panels import panels_of
-from .tiling import Tile
+from .tile import Tile
 
 
 def copy_cycles(

@@ -10,7 +10,7 @@ from ...cost import MAX_SEARCHED, MEMORY_BYTE, SHARED_BYTE
 from ...machine import Machine
 from .nests import Nest, ranges_of
 from .packing import packed_size
-from .tiling import Tile
+from .tile import Tile
 
 
 class TileOrders:

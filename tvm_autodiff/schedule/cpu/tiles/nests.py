@@ -31,7 +31,7 @@ from ...nest.access import Affine, Interval, affine_forms, interval, strides_alo
 from ...nest.in_range import Loops, loops_of, range_conditions
 from ...nest.reductions.elementwise_body import Body, Steps
 from ...nest.reductions.products import Operand, Product, operand_stride
-from .tiling import Tile
+from .tile import Tile
 
 
 @dataclass(frozen=True)

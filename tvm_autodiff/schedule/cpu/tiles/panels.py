@@ -18,7 +18,7 @@ from ...nest.reductions.products import Operand
 from .loop_order import TileOrders
 from .nests import Nest, ranges_of
 from .packing import packed_size
-from .tiling import Tile
+from .tile import Tile
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from ...kernel import size_of
 from ...machine import Machine
 from .nests import Nest, ranges_of
 from .packing import packed_size
-from .tiling import Part
+from .tile import Part
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from ...rewrites.conditions.guards import selected
 from .copies import copy_cycles, launch_cycles, turn_cycles
 from .loop_order import TileOrders, streamed_bytes
 from .nests import Nest, padded_extents
-from .tiling import Tile
+from .tile import Tile
 
 _BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
 

@@ -51,8 +51,9 @@ from .packing import Packed, TileAxes, pack
 from .panel_copy import panel_copy
 from .panels import Panels, panels_of
 from .reduced_blocks import Blocks
+from .tile import Part, Spot, Tile
 from .tile_choice import tile_cycles, worth_finishing_apart, worth_turning
-from .tiling import Part, Spot, Tile, TileCode
+from .tiling import TileCode
 
 
 def nest_of_kernel(kernel: Kernel, machine: Machine) -> Nest | None:

@@ -15,9 +15,9 @@ from ....machine import Machine
 from ....rule import Made, Rest, writes_to
 from ...loops.parallel import threads_of
 from ..nests import Nest
+from ..tile import Tile
 from ..tile_choice import best_tile, estimated_cycles, plain_cycles, tile_cycles
 from ..tile_functions import nest_of_kernel
-from ..tiling import Tile
 from .column_panels import panel_functions
 from .operands_in_order import InOrder, with_operands_in_order
 from .row_blocks import row_functions

@@ -35,9 +35,10 @@ from ...loops.results import stored
 from ..copies import needs_copy
 from ..nests import Nest, padded_extents
 from ..packing import Pieces, TileAxes, pack
+from ..tile import Spot, Tile
 from ..tile_choice import best_tile
 from ..tile_functions import ends_of, inner_axes, parameters, summed, tile_loops, tile_order
-from ..tiling import Spot, Tile, TileCode
+from ..tiling import TileCode
 from .ended_copy import ended_copy
 from .row_blocks import rows_of
 

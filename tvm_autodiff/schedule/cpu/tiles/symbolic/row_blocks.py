@@ -30,6 +30,7 @@ from ....rule import Made
 from ...loops.parallel import shared_loops
 from ...loops.results import stored
 from ..nests import Nest
+from ..tile import Spot, Tile
 from ..tile_functions import (
     copied,
     ends_of,
@@ -40,7 +41,7 @@ from ..tile_functions import (
     tile_loops,
     tile_order,
 )
-from ..tiling import Spot, Tile, TileCode
+from ..tiling import TileCode
 
 
 @dataclass(frozen=True)
