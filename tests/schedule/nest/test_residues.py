@@ -11,6 +11,7 @@ from tvm_autodiff.schedule.nest.residues import in_classes, moduli_of
 
 A = [te.reduce_axis((0, 24), "i"), te.reduce_axis((0, 1024), "j")]
 i, j = (axis.var for axis in A)
+WIDE = i.astype("int64")
 n = te.reduce_axis((0, te.var("n")), "n")
 data = te.placeholder((24,), "int32", name="data")
 
@@ -31,6 +32,7 @@ MODULI = [
     ([(j * 2 + i) % 1024], None),
     ([data[i] // 2], None),
     ([data[i] + j // 2], [1, 2]),
+    ([(WIDE * 2 + j // 600) // 2 + te.var("n", "int64")], [1, 1]),
 ]
 
 

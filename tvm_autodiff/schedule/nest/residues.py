@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm, prod
 
-from ...expr.build import add, const, mul, variable
+from ...expr.build import add, cast, const, mul, variable
 from ...expr.nodes import (
     Axis,
     Expr,
@@ -149,8 +149,8 @@ def _factors(classes: Classes) -> list[int] | None:
         place = order[key]
         period = d // gcd(factor, d)
         if period == 1:
-            whole = const(factor // d, dtype_of(node))
-            return zero if modulo else mul(classes.quotients[place], whole)
+            quotient = cast(dtype_of(node), classes.quotients[place])
+            return zero if modulo else mul(quotient, const(factor // d, dtype_of(node)))
         if key in classes.ranges and _is_cut(form, key, d, classes.ranges):
             return numerator if modulo else zero
         factors[place] = lcm(factors[place], period)

@@ -46,6 +46,12 @@ def both() -> Any:
     )
 
 
+def filtered(terms: Any) -> Any:
+    """``y[r] = Σ_t s[t]*x[0, (7*t + r)%40]``, whose places exceed int32."""
+    s, t = te.placeholder((terms,), D, name="s"), te.reduce_axis((0, terms), "t")
+    return te.compute((9,), lambda r: te.sum(s[t] * X[0, (7 * t + r) % 40], axis=t), name="y")
+
+
 #: name → the stage, and the extents of copies
 CASES: dict[str, tuple[Callable[[], Any], list[list[int]] | None]] = {
     "to the right": (lambda: taps(lambda t, r: (t + r) % 40), [[6, 46]]),
@@ -61,6 +67,8 @@ CASES: dict[str, tuple[Callable[[], Any], list[list[int]] | None]] = {
     "a part of the dimension": (lambda: taps(lambda t, r: (t + r) % 39), None),
     "few points": (lambda: taps(lambda t, r: (t + r) % 40, 1), None),
     "no circle": (lambda: taps(lambda t, r: t, 7), None),
+    "of a symbolic number": (lambda: filtered(te.var("n")), None),
+    "of too many turns": (lambda: filtered(10**9), None),
 }
 
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ....expr.build import add, const, sub
-from ....expr.integers.intervals import Intervals, range_intervals
+from ....expr.dtypes import integer_range
+from ....expr.integers.intervals import Intervals, contains, range_intervals
 from ....expr.linear_terms import linear_sum, linear_terms
 from ....expr.nodes import (
     Expr,
@@ -146,6 +147,8 @@ def _circle_of(
         nearest = linear_sum(near, constant % size, dtype_of(place))
         low, high = intervals.of(nearest)
         turn = (low + high + 1) // (2 * size) * size  # one copy serves reads of the same turn
+        if not contains(integer_range(dtype_of(place)), (low, high + turn)):
+            continue  # as of a symbolic number of places, of which there is no copy
         nearest = sub(nearest, const(turn, dtype_of(place)))
         return _Circle(tensor, number, low - turn, high - turn), nearest
     return None
