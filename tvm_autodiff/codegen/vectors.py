@@ -18,7 +18,12 @@ from .loop_nest import Local, Statement
 
 def widened_read(read: Expr, lanes: int) -> Expr:
     """``x[..., i] → x[..., i .. i + lanes]`` for a read of a buffer."""
-    *outer, last = read.indices
+    return contiguous(read, list(read.indices), lanes)
+
+
+def contiguous(read: Expr, indices: Sequence[Expr], lanes: int) -> Expr:
+    """The elements from an index of the buffer of a read on, as one vector."""
+    *outer, last = indices
     return tirx.BufferLoad(read.source, [*outer, _run(last, lanes)])
 
 

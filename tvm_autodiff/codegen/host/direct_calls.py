@@ -23,9 +23,11 @@ from ..loop_nest import bind, branch, sequence, when
 from ..modules import compiled_module, module_of
 from ..passes.compaction import compacting_blocks
 from ..passes.indices.hoisted_divisions import with_hoisted_divisions
+from ..passes.indices.size_divisions import with_rounding_down
 from ..passes.scalar_turns import with_scalar_turns
 from ..passes.short_circuit import short_circuited
 from ..passes.small_launches import without_small_launches
+from ..passes.strided_reads import without_strided_reads
 from ..passes.subnormals import FLUSHED, without_subnormals
 from ..passes.vector_conditions import without_vectors_as_numbers
 from ..stages.primfunc import PrimFunc
@@ -183,8 +185,10 @@ def _pipeline(*passes: Any) -> tuple[Any, Any, Any]:
                 *passes,
                 _apart,
                 with_hoisted_divisions,
+                with_rounding_down,
                 short_circuited,
                 without_vectors_as_numbers,
+                without_strided_reads,
                 finish_host(),
             ]
         ),

@@ -14,8 +14,8 @@ import tvm_ffi
 from tvm import s_tir, sym, tirx
 from tvm.ir import prim
 
-from ....expr.build import const
-from ....expr.dtypes import integer_range
+from ....expr.build import add, const, variable
+from ....expr.dtypes import bits_of, integer_range
 from ....expr.nodes import (
     INDEX_DTYPES,
     Expr,
@@ -95,6 +95,24 @@ def with_rounding_to_zero(func: Any) -> Any:
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
+@tirx.transform.prim_func_pass(opt_level=0)
+def with_rounding_down(func: Any, _module: Any, _context: Any) -> Any:
+    """``i % n → let r = truncmod(i, n) in r + (n & (r >> 31))`` and ``i // n → truncdiv(i, n) +
+    (truncmod(i, n) >> 31)`` for positive divisors made of sizes, at the end of TVM's lowering.
+
+    TVM's own form chooses by the sign of the divisor. Its code generator simplifies whatever a
+    variable is bound to, which takes seconds for such choices in indices of indices.
+    """
+    found: list[Any] = []
+    for kind in _TRUNCATED:
+        tvm_ffi.structural_walk(func.body, [(kind, found.append)])
+    if all(const_value(operands(node)[1]) is not None for node in found):
+        return func
+    known = _Signs(func)
+    body = tvm_ffi.structural_map(func.body, [(kind, known.rounded_down) for kind in _TRUNCATED])
+    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+
+
 class _Signs:
     """What the loops, the bindings and the sizes of a function say about signs."""
 
@@ -118,15 +136,35 @@ class _Signs:
     def divided(self, node: Any) -> Any:
         """A division of what is not negative by a size, rounded to zero."""
         dividend, divisor = operands(node)
-        if const_value(divisor) is not None or self._low(dividend) < 0:
+        if not self._is_size(divisor) or self._low(dividend) < 0:
             return node
+        return binary(_TRUNCATED[type(node)], dividend, divisor)
+
+    def rounded_down(self, node: Any) -> Any:
+        """A division of any number by a size, made of one that rounds to zero."""
+        dividend, divisor = operands(node)
+        dtype = dtype_of(dividend)
+        if dtype not in INDEX_DTYPES or not self._is_size(divisor):
+            return node
+        if self._low(dividend) >= 0:
+            return binary(_TRUNCATED[type(node)], dividend, divisor)
+        sign = const(bits_of(dtype) - 1, dtype)
+        left = binary("truncmod", dividend, divisor)
+        if op_name(node) == "floordiv":
+            return add(binary("truncdiv", dividend, divisor), binary("shift_right", left, sign))
+        name = variable("left", dtype)
+        more = binary("bitwise_and", divisor, binary("shift_right", name, sign))
+        return prim.Let(name, left, add(name, more))
+
+    def _is_size(self, divisor: Any) -> bool:
+        """Whether a divisor is made of sizes, and not negative."""
+        if const_value(divisor) is not None:
+            return False
         leaves = [part for part in postorder([divisor]) if not operands(part)]
         sizes = all(
             const_value(leaf) is not None or node_id(leaf) in self._sizes for leaf in leaves
         )
-        if not sizes or self._low(divisor) < 0:
-            return node
-        return binary(_TRUNCATED[type(node)], dividend, divisor)
+        return sizes and self._low(divisor) >= 0
 
     def _block(self, realize: Any) -> None:
         for axis, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
