@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm
 from tvm import tirx
 
+from tvm_autodiff.codegen.loop_nest import function
 from tvm_autodiff.codegen.passes.indices.size_divisions import (
+    with_rounding_down,
     with_rounding_to_zero,
     with_sizes_divided,
 )
@@ -57,3 +60,37 @@ def test_rounding(name: str) -> None:
     read = tirx.Bind(data, tirx.BufferLoad(A, [tirx.const(0, "int32")]))
     body = tirx.SeqStmt([read, tirx.For(i, 0, 1000, tirx.ForKind.SERIAL, store)])
     assert f"A[i] = {wanted}" in with_rounding_to_zero(tirx.PrimFunc([A], body)).script()
+
+
+#: a division by a size, at the end of TVM's lowering: a form that rounds down, or as it is
+DOWN: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
+    "quotient": (lambda n, i: (i - 9) // n, True),
+    "rest": (lambda n, i: (i - 9) % n, True),
+    "by more sizes": (lambda n, i: (4 - i) % (n * 2 + 1) + (3 * i - 50) // (n + 2), True),
+    "of what is not negative": (lambda n, i: i // n * 100 + i % n, True),
+    "by a checked size": (lambda n, i: (i - 9) % tirx.Select(n == 0, tirx.const(1), n), True),
+    "wide": (lambda n, i: ((i.astype("int64") - 9) % n.astype("int64")).astype("int32"), True),
+    "by what may be negative": (lambda n, i: (i - 9) // (n - 100), False),
+    "by a number": (lambda n, i: (i - 9) // 4, False),
+}
+
+
+@pytest.mark.parametrize("name", DOWN)
+def test_rounding_down(name: str) -> None:
+    index, changes = DOWN[name]
+    n, i = tirx.Var("n", "int32"), tirx.Var("i", "int32")
+    A = tirx.decl_buffer((20,), "int32", "A")
+    body = tirx.For(i, 0, 20, tirx.ForKind.SERIAL, tirx.BufferStore(A, index(n, i), [i]))
+    func = tirx.PrimFunc([A, n], function([A], body).body)
+    module = with_rounding_down(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}))
+    left = module["main"].script()
+    assert changes == ("//" not in left and "%" not in left)
+    compiled = tvm.compile(module, target="llvm")
+    i_, result = np.arange(20, dtype="int32"), tvm.runtime.empty((20,), "int32")
+    for size in (1, 2, 7, 33):
+        compiled(result, size)
+        if name == "by a checked size" or name == "wide":
+            wanted = (i_ - 9) % size
+        else:
+            wanted = index(size, i_)
+        np.testing.assert_array_equal(result.numpy(), wanted)

@@ -136,6 +136,21 @@ def recurrent_numpy(c: Any, x: Any, k: Any) -> Any:
     return 2 * ([np.tanh(c[0] @ k[0] + x[0])],)
 
 
+def long(c: Any, x: Any, k: Any) -> Any:
+    """A row of more numbers than are held in registers."""
+    [h], [f], [w] = c, x, k
+    j = te.reduce_axis((0, 2), "j")
+    at = lambda i, n: te.sum(h[i, te.min(n + j, 69)] * w[j], axis=j)  # noqa: E731
+    mixed = te.compute(h.shape, at, name="mixed")
+    new = each(h, lambda i, n: te.tanh(mixed[i, n] + f[i, n]), "new")
+    return [new], [new]
+
+
+def long_numpy(c: Any, x: Any, k: Any) -> Any:
+    after = np.concatenate([c[0][:, 1:], c[0][:, -1:]], 1)
+    return 2 * ([np.tanh(c[0] * k[0][0] + after * k[0][1] + x[0])],)
+
+
 def cases(rows: int) -> list[LoopCase]:
     return [
         LoopCase("lorenz", [(rows, 3)], [(1,)], [(3,)], lorenz, lorenz_numpy),
@@ -176,6 +191,16 @@ def test_rows_in_vectors_agree_with_numpy(name: str, rows: int, reverse: int) ->
         expected = case.expected(arrays, length, bool(reverse))
         for got, want in zip(function(*arrays), expected, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("rows", [8, 11])
+def test_long_rows_are_transposed(rows: int) -> None:
+    case = LoopCase("long", [(rows, 70)], [(rows, 70)], [(2,)], long, long_numpy)
+    arrays = case.arrays(3)
+    function = ad.build(*case.program(3), num_threads=1, cache=False)
+    assert rules_of(function, arrays) == ["row_loop"]
+    for got, want in zip(function(*arrays), case.expected(arrays, 3), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-12)
 
 
 @pytest.mark.parametrize("rows", [1_000, 1_001])
