@@ -22,6 +22,7 @@ from ....expr.linear_terms import linear_terms
 from ....expr.nodes import Expr, Var, is_integer, node_id, op_name, operands
 from ....expr.rewrite import substituter, variables_of
 
+_COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE, prim.EQ)
 _ROUNDS = 4  #: of narrowing bounds by each other
 _LEAVES, _SUMS = ("const", "var"), ("add", "sub", "mul", "floordiv", "floormod")
 _AT_LEAST: Mapping[str, tuple[tuple[int, int], ...]] = {
@@ -56,6 +57,10 @@ def hide_circular_bounds(
     interval : callable
         The bounds of a variable.
     """
+    every: list[Any] = []
+    tvm_ffi.structural_walk(func.body, [(kind, every.append) for kind in _COMPARISONS])
+    if len([node for node in every if is_integer(node.a)]) < 2:
+        return func  # one inside another is needed
     found = _Search(func, interval).found
     if not found:
         return func
@@ -63,8 +68,7 @@ def hide_circular_bounds(
     def comparison(node: Any) -> Any:
         return type(node)(hidden(node.a), hidden(node.b)) if node_id(node) in found else node
 
-    kinds = (prim.LT, prim.LE, prim.GT, prim.GE, prim.EQ)
-    body = tvm_ffi.structural_map(func.body, [(kind, comparison) for kind in kinds])
+    body = tvm_ffi.structural_map(func.body, [(kind, comparison) for kind in _COMPARISONS])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 

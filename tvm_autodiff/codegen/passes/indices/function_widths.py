@@ -13,6 +13,7 @@ from typing import Any
 
 import tvm_ffi
 from tvm import ir, s_tir, tirx
+from tvm.ir import prim
 
 from ....expr.build import cast, variable
 from ....expr.dtypes import integer_range
@@ -161,13 +162,24 @@ def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:
     """
     if is_hidden_function(func):
         return func
-    made = func if by == C_CAST else choose_remainders(func, _variables(func, _sizes(func)))
-    made = hide_divisions(made, by)
+    made = func
+    if by == C_CAST:
+        made = hide_divisions(func, by)
+    elif _divides(func):
+        made = hide_divisions(choose_remainders(func, _variables(func, _sizes(func))), by)
     made = hide_circular_bounds(made, lambda e: hidden(e, by), _variables(made, _sizes(made)))
     renamed = _wide_variables(made) if _is_large(made) else {}
     in_c = by == C_CAST
     most_bits = 64 if in_c else 128
     return _bounded(made, lambda index: hidden(index, by), renamed, in_c, most_bits)
+
+
+def _divides(func: Any) -> bool:
+    """Whether there are divisions of integers, which few functions have."""
+    found: list[Any] = []
+    kinds = (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)
+    tvm_ffi.structural_walk(func.body, [(kind, found.append) for kind in kinds])
+    return any(map(is_integer, found))
 
 
 def needs_wider_indices(func: Any) -> bool:
