@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 
 from ....codegen.loop_nest import (
-    SERIAL,
     UNROLLED,
     VECTORIZED,
     Places,
@@ -42,6 +41,9 @@ Stores = Callable[[Sequence[Expr], Sequence[Expr]], Sequence[Statement]]
 
 #: the statements of an accumulator: from its place in the tile and that in its buffer
 _Registers = Callable[[Sequence[Expr], Expr], Sequence[Statement]]
+
+
+_Row = tuple[int, list[tuple[Var, int]]]  #: an axis, and the loop over its places in a tile
 
 
 class TileCode:
@@ -166,28 +168,14 @@ class TileCode:
         """The stores of all results that are inside, in the order of memory."""
         vector, counts = self._tile.vector, {**dict(self._tile.unrolled), **spot.counts}
         inside: list[Expr] = [const(0, "int32")] * len(self._axes)
-        outer = self._rows("w", [axis for axis in sorted(counts) if axis < vector], counts, inside)
+        outer = _rows([axis for axis in sorted(counts) if axis < vector], counts, inside)
         if vector == len(self._axes) - 1:
             return self._over(outer, spot, inside, self._vectors(spot, inside))
         inner = {axis: counts[axis] for axis in sorted(counts) if axis > vector}
         return self._over(outer, spot, inside, self._lanes_in_turn(spot, inside, inner))
 
-    def _rows(
-        self, name: str, axes: Iterable[int], counts: Mapping[int, int], inside: list[Expr]
-    ) -> list[tuple[int, list[tuple[Var, int]]]]:
-        """The loops over places of the tile along some axes, which become those of `inside`."""
-        found = []
-        for axis in axes:
-            inside[axis], loops = _counted(f"{name}{axis}", counts[axis], [])
-            found.append((axis, loops))
-        return found
-
     def _over(
-        self,
-        rows: Sequence[tuple[int, list[tuple[Var, int]]]],
-        spot: Spot,
-        inside: Sequence[Expr],
-        body: Statement,
+        self, rows: Sequence[_Row], spot: Spot, inside: Sequence[Expr], body: Statement
     ) -> Statement:
         """A statement at all places along some axes that are below their ends."""
         for axis, loops in reversed(rows):
@@ -208,14 +196,14 @@ class TileCode:
         group, loops = _counted("w", tile.vectors, [], dtype)
         width = const(tile.width, dtype)
         first = mul(group, width)
-        count = prod(counts.values())
+        elements = prod(counts.values()) * tile.width
         identities = self._reduction.combiner.identity
-        lanes = [aligned("lanes", count * tile.width, dtype_of(one)) for one in identities]
+        lanes = [aligned("lanes", elements, dtype_of(one)) for one in identities]
 
         def at_rows(lane: Var, body: Callable[[list[Expr], Expr], Statement]) -> Statement:
             inside = list(outside)
             inside[tile.vector] = add(first, lane)
-            rows = self._rows("w", counts, counts, inside)
+            rows = _rows(counts, counts, inside)
             row: Expr = const(0, dtype)
             for axis, count in counts.items():
                 row = add(mul(row, const(count, dtype)), cast(dtype, inside[axis]))
@@ -289,12 +277,10 @@ class TileCode:
             store(to, element(one, [place]), [copied])
             for to, one in zip(lanes, self.sums, strict=True)
         ]
-        left = binary("max", sub(end, start), const(0, dtype))
-        count = binary("min", width, left)
         values = [element(one, [lane]) for one in lanes]
         some = [
             loop(copied, tile.width, sequence(copies), VECTORIZED),
-            loop(lane, count, self._element(spot, inside, values), SERIAL),
+            loop(lane, self._lanes_inside(spot, first), self._element(spot, inside, values)),
         ]
         partly = allocated(lanes, sequence(some))
         return _unrolled(loops, branch(compare("le", add(start, width), end), whole, partly))
@@ -308,6 +294,17 @@ def _counted(
         return const(0, dtype), loops
     var = variable(name, dtype)
     return var, [*loops, (var, count)]
+
+
+def _rows(
+    axes: Iterable[int], counts: Mapping[int, int], inside: list[Expr]
+) -> list[_Row]:
+    """The loops over places of a tile along some axes, which become those of `inside`."""
+    found = []
+    for axis in axes:
+        inside[axis], loops = _counted(f"w{axis}", counts[axis], [])
+        found.append((axis, loops))
+    return found
 
 
 def _unrolled(loops: Iterable[tuple[Var, int]], body: Statement) -> Statement:
