@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import tvm_ffi
 from tvm import te, tirx, topi
@@ -42,10 +43,7 @@ CASES: dict[str, cases.Case] = {
     "rows beyond the last vector": dense(61, 10, 84),
     "odd columns": dense(80, 7, 33),
     "one column": dense(64, 1, 84),
-    "columns of four": dense(64, 12, 84),
     "float64": dense(64, 10, 84, "float64"),
-    "float64 of odd columns": dense(33, 5, 40, "float64"),
-    "integers": dense(64, 9, 20, "int32"),
     "an epilogue": finished(61, 10, 84),
     "filters": channels(2, 16, 9),
     "filters beyond the last vector": channels(2, 13, 8),
@@ -82,6 +80,5 @@ def test_the_lanes_begin_with_a_line_of_memory() -> None:
     buffers: list[Any] = []
     for one in made:
         tvm_ffi.structural_walk(one.func.body, (tirx.AllocBuffer, buffers.append))
-    found = [one.buffer.shape for one in buffers if one.buffer.name == "lanes"]
-    assert found
-    assert all(4 * int(elements) > 1024 for [elements] in found)
+    [lanes] = [one.buffer for one in buffers if one.buffer.name == "lanes"]
+    assert int(np.prod([int(n) for n in lanes.shape])) * 4 > 1024

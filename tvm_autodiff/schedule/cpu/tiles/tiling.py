@@ -10,13 +10,11 @@ inside of these, and a small unrolled and vectorised block of accumulators is in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from math import isqrt, prod
+from math import prod
 
 from ....codegen.loop_nest import (
     UNROLLED,
     VECTORIZED,
-    Local,
     Places,
     Statement,
     aligned,
@@ -31,7 +29,6 @@ from ....codegen.loop_nest import (
     store,
     when,
 )
-from ....codegen.vectors import picked, run_of, stored_run
 from ....expr.build import add, cast, compare, const, mul, sub, variable
 from ....expr.nodes import Axis, Expr, Var, binary, dtype_of, node_id
 from ....expr.rewrite import substituter
@@ -44,6 +41,7 @@ Stores = Callable[[Sequence[Expr], Sequence[Expr]], Sequence[Statement]]
 
 #: the statements of an accumulator: from its place in the tile and that in its buffer
 _Registers = Callable[[Sequence[Expr], Expr], Sequence[Statement]]
+
 
 _Row = tuple[int, list[tuple[Var, int]]]  #: an axis, and the loop over its places in a tile
 
@@ -191,99 +189,38 @@ class TileCode:
 
         ``for r: for l in vectorized(16): t[r, l] = acc[r, l];
         for l in range(16): for r: y[l, r] = t[r, l]``: a copy of the stores for each lane takes
-        long to compile. A few neighbours in memory, four of vectors of 16 lanes, are picked for all
-        lanes, and stored together.
+        long to compile.
         """
-        tile, last = self._tile, len(self._axes) - 1
+        tile = self._tile
         dtype = dtype_of(spot.starts[tile.vector])
         group, loops = _counted("w", tile.vectors, [], dtype)
-        first, turn = mul(group, const(tile.width, dtype)), variable("l", dtype)
-        count = counts.get(last, 1)
-        few = isqrt(tile.width)
-        whole = count // few * few if few > 1 and last not in spot.ends else 0
-        buffers: list[Local] = []
-        kept, written = [], []
-        for begin, end, together in ((0, whole, few), (whole, count, 1)):
-            if begin == end:
-                continue
-            rows = {**counts, last: (end - begin) // together} if last in counts else {**counts}
-            elements = prod(rows.values()) * together * tile.width
-            identities = self._reduction.combiner.identity
-            lanes = [aligned("lanes", elements, dtype_of(one)) for one in identities]
-            at_rows = partial(self._at_rows, spot, outside, first, rows, begin, together)
-            kept.append(at_rows(None, partial(self._kept_lanes, lanes, together)))
-            written.append(at_rows(turn, partial(self._written_lane, spot, lanes, together, turn)))
-            buffers += lanes
-        turns = loop(turn, self._lanes_inside(spot, first), sequence(written))
-        return _unrolled(loops, allocated(buffers, sequence([*kept, turns])))
+        width = const(tile.width, dtype)
+        first = mul(group, width)
+        elements = prod(counts.values()) * tile.width
+        identities = self._reduction.combiner.identity
+        lanes = [aligned("lanes", elements, dtype_of(one)) for one in identities]
 
-    def _at_rows(
-        self,
-        spot: Spot,
-        outside: Sequence[Expr],
-        first: Expr,
-        counts: Mapping[int, int],
-        begin: int,
-        together: int,
-        lane: Var | None,
-        body: Callable[[list[Expr], Expr], Statement],
-    ) -> Statement:
-        """A statement for each row from a place of the last axis on, or for each group of so many
-        that lie together, from the place in the tile and the number of the row.
-        """
-        last, dtype = len(self._axes) - 1, dtype_of(first)
-        inside = list(outside)
-        inside[self._tile.vector] = first if lane is None else add(first, lane)
-        rows = _rows(counts, counts, inside)
-        row: Expr = const(0, dtype)
-        for axis, count in counts.items():
-            row = add(mul(row, const(count, dtype)), cast(dtype, inside[axis]))
-        if last in counts:
-            own = dtype_of(inside[last])
-            inside[last] = add(mul(inside[last], const(together, own)), const(begin, own))
-        return self._over(rows, spot, inside, body(inside, row))
+        def at_rows(lane: Var, body: Callable[[list[Expr], Expr], Statement]) -> Statement:
+            inside = list(outside)
+            inside[tile.vector] = add(first, lane)
+            rows = _rows(counts, counts, inside)
+            row: Expr = const(0, dtype)
+            for axis, count in counts.items():
+                row = add(mul(row, const(count, dtype)), cast(dtype, inside[axis]))
+            return self._over(rows, spot, inside, body(inside, add(mul(row, width), lane)))
 
-    def _kept_lanes(
-        self, lanes: Sequence[Local], together: int, inside: list[Expr], row: Expr
-    ) -> Statement:
-        """``t[row, l] = acc[row, l]``, or for several rows ``t[row, l, r] = acc[row + r, l]``."""
-        width, dtype = self._tile.width, dtype_of(row)
-        statements = []
-        for to, one in zip(lanes, self.sums, strict=True):
-            rows = []
-            for number in range(together):
-                here = list(inside)
-                here[-1] = add(here[-1], const(number, dtype_of(here[-1])))
-                rows.append(run_of(one, self._place(here if together > 1 else inside), width))
-            start = mul(row, const(width * together, dtype))
-            for part in range(together):
-                places = range(part * width, (part + 1) * width)
-                order = [place % together * width + place // together for place in places]
-                value = picked(rows, order) if together > 1 else rows[0]
-                place = add(start, const(part * width, dtype))
-                statements.append(stored_run(to, place, value, width))
-        return sequence(statements)
+        def copied(inside: list[Expr], kept: Expr) -> Statement:
+            place = self._place(inside)
+            pairs = zip(lanes, self.sums, strict=True)
+            return sequence([store(to, element(one, [place]), [kept]) for to, one in pairs])
 
-    def _written_lane(
-        self,
-        spot: Spot,
-        lanes: Sequence[Local],
-        together: int,
-        lane: Var,
-        inside: list[Expr],
-        row: Expr,
-    ) -> Statement:
-        """``y[l, row] = t[row, l]``, or for several rows ``y[l, row + r] = t[row, l, r]``."""
-        dtype = dtype_of(row)
-        place = add(mul(row, const(self._tile.width, dtype)), lane)
-        if together == 1:
-            return self._element(spot, inside, [element(one, [place]) for one in lanes])
-        number = variable("r", dtype)
-        here = list(inside)
-        here[-1] = add(here[-1], cast(dtype_of(here[-1]), number))
-        place = add(mul(place, const(together, dtype)), number)
-        stores = self._element(spot, here, [element(one, [place]) for one in lanes])
-        return loop(number, together, stores, VECTORIZED)
+        def written(inside: list[Expr], kept: Expr) -> Statement:
+            return self._element(spot, inside, [element(one, [kept]) for one in lanes])
+
+        lane, turn = variable("l", dtype), variable("l", dtype)
+        vectors = at_rows(lane, lambda *row: loop(lane, tile.width, copied(*row), VECTORIZED))
+        turns = loop(turn, self._lanes_inside(spot, first), at_rows(turn, written))
+        return _unrolled(loops, allocated(lanes, sequence([vectors, turns])))
 
     def _lanes_inside(self, spot: Spot, first: Expr) -> Expr:
         """How many lanes of the vector that begins at a place of the tile are below the end."""
