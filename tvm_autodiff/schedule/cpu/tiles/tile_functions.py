@@ -171,8 +171,8 @@ class _Function:
                 return stored(kernel, values, here, places)
             return [places.write(turned[0], values[0], [here[axis] for axis in order])]
 
-        axes = self.nest.body.axes
-        return TileCode(self.tile, axes, self.reduced, self.inner.inside, places, stores)
+        axes, kept = self.nest.body.axes, () if turned is None else order
+        return TileCode(self.tile, axes, self.reduced, self.inner.inside, places, stores, kept)
 
     def _spot(self, starts: Mapping[int, Expr], numbers: Mapping[Var, Expr]) -> Spot:
         ends = ends_of(self.nest, self.tile) if self.turned is None else {}

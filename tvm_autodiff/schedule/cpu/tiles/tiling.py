@@ -62,6 +62,8 @@ class TileCode:
         The buffers of what is read.
     stores : callable
         See `Stores`.
+    order : sequence of int, optional
+        The axes in the order of the memory that is stored to, if this is not their own.
     """
 
     def __init__(
@@ -72,9 +74,11 @@ class TileCode:
         inside: Mapping[int, Var],
         places: Places,
         stores: Stores,
+        order: Sequence[int] = (),
     ) -> None:
         self._tile, self._axes, self._reduction = tile, axes, reduction
         self._inside, self._places, self._stores = inside, places, stores
+        self._order = list(order) or list(range(len(axes)))
         elements = tile.unrolled_elements * tile.vectors * tile.width
         self.sums = [
             local(f"acc{number}", [elements], dtype_of(one), "local")
@@ -166,12 +170,13 @@ class TileCode:
 
     def _written(self, spot: Spot) -> Statement:
         """The stores of all results that are inside, in the order of memory."""
-        vector, counts = self._tile.vector, {**dict(self._tile.unrolled), **spot.counts}
+        counts = {**dict(self._tile.unrolled), **spot.counts}
         inside: list[Expr] = [const(0, "int32")] * len(self._axes)
-        outer = _rows([axis for axis in sorted(counts) if axis < vector], counts, inside)
-        if vector == len(self._axes) - 1:
+        vector = self._order.index(self._tile.vector)
+        outer = _rows([axis for axis in self._order[:vector] if axis in counts], counts, inside)
+        if vector == len(self._order) - 1:
             return self._over(outer, spot, inside, self._vectors(spot, inside))
-        inner = {axis: counts[axis] for axis in sorted(counts) if axis > vector}
+        inner = {axis: counts[axis] for axis in self._order[vector:] if axis in counts}
         return self._over(outer, spot, inside, self._lanes_in_turn(spot, inside, inner))
 
     def _over(
@@ -261,7 +266,8 @@ class TileCode:
         group, loops = _counted("w", tile.vectors, [], dtype)
         lane = variable("l", dtype)
         first = mul(group, const(tile.width, dtype))
-        inside = [*rows[:-1], add(first, lane)]
+        inside = list(rows)
+        inside[tile.vector] = add(first, lane)
         whole = loop(lane, tile.width, self._element(spot, inside), VECTORIZED)
         if tile.vector not in spot.ends:
             return _unrolled(loops, whole)
@@ -272,7 +278,9 @@ class TileCode:
         identities = self._reduction.combiner.identity
         lanes = [local("lanes", [tile.width], dtype_of(one)) for one in identities]
         copied = variable("l", dtype)
-        place = self._place([*rows[:-1], add(first, copied)])
+        here = list(rows)
+        here[tile.vector] = add(first, copied)
+        place = self._place(here)
         copies = [
             store(to, element(one, [place]), [copied])
             for to, one in zip(lanes, self.sums, strict=True)
