@@ -16,7 +16,6 @@ import tvm
 from tvm import s_tir, tirx
 
 from ..expr.build import add, cast, const, mul, variable
-from ..expr.dtypes import bits_of
 from ..expr.nodes import Expr, Tensor, Var, const_value, dtype_of, tensor_key
 from ..expr.rewrite import map_loads
 from ..graph.sizes.narrowed import plain_shape
@@ -81,15 +80,6 @@ def local(name: str, shape: Sequence[Extent], dtype: str, scope: str = "global")
     for extent in shape:
         count = count * extent
     return Local(tirx.decl_buffer([count], dtype, name, scope=scope), tuple(shape))
-
-
-def aligned(name: str, elements: int, dtype: str) -> Local:
-    """A buffer of at least so many elements that begins with a line of memory.
-
-    TVM aligns what is on the stack to 16 bytes only. Elements that are read one by one after the
-    store of a vector across two lines wait until it has reached the cache.
-    """
-    return local(name, [max(elements, 8 * ON_STACK // bits_of(dtype) + 1)], dtype)
 
 
 def allocated(buffers: Sequence[Local], body: Statement) -> Statement:

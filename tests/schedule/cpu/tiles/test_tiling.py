@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-import tvm_ffi
 from tvm import te, tirx, topi
 
 from tests.machines import avx512
@@ -72,13 +70,3 @@ def test_a_store_for_each_row_and_not_for_each_lane() -> None:
     made = contraction(kernel, avx512(1, 2 << 20))
     assert not isinstance(made, Declined)
     assert 0 < max(stores(one.func.body) for one in made) < 200
-
-
-def test_the_lanes_begin_with_a_line_of_memory() -> None:
-    [kernel] = separate(normal_form([CASES["few columns"][1]]))[0]
-    made = contraction(kernel, avx512(1, 2 << 20))
-    buffers: list[Any] = []
-    for one in made:
-        tvm_ffi.structural_walk(one.func.body, (tirx.AllocBuffer, buffers.append))
-    [lanes] = [one.buffer for one in buffers if one.buffer.name == "lanes"]
-    assert int(np.prod([int(n) for n in lanes.shape])) * 4 > 1024

@@ -17,7 +17,6 @@ from ....codegen.loop_nest import (
     VECTORIZED,
     Places,
     Statement,
-    aligned,
     allocated,
     branch,
     counter,
@@ -203,7 +202,7 @@ class TileCode:
         first = mul(group, width)
         elements = prod(counts.values()) * tile.width
         identities = self._reduction.combiner.identity
-        lanes = [aligned("lanes", elements, dtype_of(one)) for one in identities]
+        lanes = [local("lanes", [elements], dtype_of(one)) for one in identities]
 
         def at_rows(lane: Var, body: Callable[[list[Expr], Expr], Statement]) -> Statement:
             inside = list(outside)
