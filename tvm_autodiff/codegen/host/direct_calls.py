@@ -21,6 +21,7 @@ from ...expr.nodes import Expr, Var, binary, dtype_of, node_id, op_name
 from ...expr.rewrite import variables_of
 from ..loop_nest import bind, branch, sequence, when
 from ..modules import compiled_module, module_of
+from ..passes.aligned_stack import with_aligned_stack
 from ..passes.compaction import compacting_blocks
 from ..passes.indices.hoisted_divisions import with_hoisted_divisions
 from ..passes.indices.size_divisions import with_rounding_down
@@ -153,7 +154,7 @@ def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
     """
     if func.attrs is None or _BY_ADDRESS not in func.attrs:
         return func
-    scope = func.body
+    scope = with_aligned_stack(func).body
     for key, value in (
         ("compute_scope", ir.StringImm(f"{func.attrs[_BY_ADDRESS]}_compute_")),
         # large local buffers are allocated here
