@@ -7,6 +7,8 @@ where a kernel of an empty array has a thread, too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import tvm
@@ -85,14 +87,7 @@ def with_rounding_to_zero(func: Any) -> Any:
     >>> text[text.rindex("A[") :].strip()
     'A[T.Div(v_i, n), T.truncmod(v_i, n)]'
     """
-    found: list[Any] = []
-    for kind in _TRUNCATED:
-        tvm_ffi.structural_walk(func.body, [(kind, found.append)])
-    if all(const_value(operands(node)[1]) is not None for node in found):
-        return func
-    known = _Signs(func)
-    body = tvm_ffi.structural_map(func.body, [(kind, known.divided) for kind in _TRUNCATED])
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return _with_divisions(func, _Signs.divided)
 
 
 @tirx.transform.prim_func_pass(opt_level=0)
@@ -103,13 +98,18 @@ def with_rounding_down(func: Any, _module: Any, _context: Any) -> Any:
     TVM's own form chooses by the sign of the divisor. Its code generator simplifies whatever a
     variable is bound to, which takes seconds for such choices in indices of indices.
     """
+    return _with_divisions(func, _Signs.rounded_down)
+
+
+def _with_divisions(func: Any, written: Callable[[_Signs, Any], Any]) -> Any:
+    """The function with its divisions by what is no literal in another form."""
     found: list[Any] = []
     for kind in _TRUNCATED:
         tvm_ffi.structural_walk(func.body, [(kind, found.append)])
     if all(const_value(operands(node)[1]) is not None for node in found):
         return func
-    known = _Signs(func)
-    body = tvm_ffi.structural_map(func.body, [(kind, known.rounded_down) for kind in _TRUNCATED])
+    change = partial(written, _Signs(func))
+    body = tvm_ffi.structural_map(func.body, [(kind, change) for kind in _TRUNCATED])
     return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
 
 
