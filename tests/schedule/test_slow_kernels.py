@@ -79,7 +79,7 @@ def test_an_error_in_a_pass_is_no_refusal_of_tvm(error, monkeypatch):
 
     A, k = te.placeholder((100,), name="A"), te.reduce_axis((0, 100), "k")
     B = te.compute((100,), lambda i: te.sum(te.exp(A[i] * A[k]), axis=k), name="B")
-    monkeypatch.setattr("tvm_autodiff.codegen.passes.scalar_turns._binds", pass_fails)
+    monkeypatch.setattr("tvm_autodiff.codegen.passes.vectors.scalar_turns._binds", pass_fails)
     with pytest.raises(LoweringError, match=rf"scalar_turns.*{error.__name__}: .*a fault.*report"):
         build([A], B, cache=False)
 

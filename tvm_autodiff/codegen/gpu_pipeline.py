@@ -10,8 +10,8 @@ import tvm
 from tvm import tirx
 
 from .passes.indices.size_divisions import with_sizes_divided
-from .passes.scalar_turns import with_scalar_turns
 from .passes.short_circuit import ordered_for_c
+from .passes.vectors.scalar_turns import with_scalar_turns
 
 #: the name of the pipeline, as `tvm.compile` takes it
 GPU_PIPELINE = "tvm_autodiff.gpu"

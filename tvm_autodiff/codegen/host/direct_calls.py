@@ -21,16 +21,16 @@ from ...expr.nodes import Expr, Var, binary, dtype_of, node_id, op_name
 from ...expr.rewrite import variables_of
 from ..loop_nest import bind, branch, sequence, when
 from ..modules import compiled_module, module_of
-from ..passes.aligned_stack import with_aligned_stack
 from ..passes.compaction import compacting_blocks
 from ..passes.indices.hoisted_divisions import with_hoisted_divisions
 from ..passes.indices.size_divisions import with_rounding_down
-from ..passes.scalar_turns import with_scalar_turns
 from ..passes.short_circuit import short_circuited
 from ..passes.small_launches import without_small_launches
-from ..passes.strided_reads import without_strided_reads
 from ..passes.subnormals import FLUSHED, without_subnormals
-from ..passes.vector_conditions import without_vectors_as_numbers
+from ..passes.vectors.aligned_stack import with_aligned_stack
+from ..passes.vectors.scalar_turns import with_scalar_turns
+from ..passes.vectors.strided_reads import without_strided_reads
+from ..passes.vectors.vector_conditions import without_vectors_as_numbers
 from ..stages.primfunc import PrimFunc
 from .call_check import CHECK_CODE, CODE, FITS, address_word
 from .constants import SYMBOL

@@ -9,7 +9,7 @@ from tvm import sym, tirx
 
 from tvm_autodiff.codegen.host.direct_calls import PIPELINE
 from tvm_autodiff.codegen.loop_nest import function
-from tvm_autodiff.codegen.passes.strided_reads import as_whole_vectors
+from tvm_autodiff.codegen.passes.vectors.strided_reads import as_whole_vectors
 
 #: stride, lanes, and whether whole vectors are read
 READS = [

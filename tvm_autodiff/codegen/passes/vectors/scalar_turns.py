@@ -12,9 +12,9 @@ import tvm_ffi
 from tvm import ir, tirx
 from tvm.ir import prim
 
-from ...expr.nodes import Expr, Var, node_id, op_name, operands
-from ..loop_nest import SERIAL, VECTORIZED
-from ..stages.primfunc import PrimFunc
+from ....expr.nodes import Expr, Var, node_id, op_name, operands
+from ...loop_nest import SERIAL, VECTORIZED
+from ...stages.primfunc import PrimFunc
 
 _CHOICE = "if_then_else"  #: a branch, unless all lanes take the same side
 

@@ -12,7 +12,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import prim
 
-from ...expr.nodes import dtype_of
+from ....expr.nodes import dtype_of
 
 
 def _number(lanes: int, dtype: str, value: int) -> Any:

@@ -14,10 +14,10 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import prim
 
-from ...expr.intrinsics import with_llvm_code
-from ..loop_nest import PARALLEL, Statement, sequence
-from ..stages.primfunc import PrimFunc
-from ..targets import cpu_architecture
+from ....expr.intrinsics import with_llvm_code
+from ...loop_nest import PARALLEL, Statement, sequence
+from ...stages.primfunc import PrimFunc
+from ...targets import cpu_architecture
 
 _ALIGNED = "tvm_autodiff_aligned_stack"
 #: LLVM keeps the variable, since something that it does not know takes its address

@@ -10,7 +10,7 @@ from tvm import tirx
 
 from tvm_autodiff.codegen.host.direct_calls import PIPELINE
 from tvm_autodiff.codegen.loop_nest import function, sequence
-from tvm_autodiff.codegen.passes.aligned_stack import with_aligned_stack
+from tvm_autodiff.codegen.passes.vectors.aligned_stack import with_aligned_stack
 
 
 def doubled(lanes: int, target: str):
@@ -27,6 +27,17 @@ def doubled(lanes: int, target: str):
 def test_which_functions(lanes, triple, aligned):
     func = doubled(lanes, {"kind": "llvm", "mtriple": triple})
     assert ("tvm_autodiff_aligned_stack" in with_aligned_stack(func).script()) == aligned
+
+
+def test_the_stacks_of_threads():
+    x, y = (tirx.decl_buffer((1024,), "float32", name) for name in "xy")
+    i = tirx.Var("i", "int32")
+    place = tirx.Ramp(i * 16, 1, 16)
+    body = tirx.BufferStore(y, tirx.BufferLoad(x, [place]), [place])
+    loop = tirx.For(i, 0, 64, tirx.ForKind.PARALLEL, body)
+    target = tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu"})
+    text = with_aligned_stack(function([x, y], loop).with_attr("target", target)).script()
+    assert text.count('call_extern("int32", "tvm_autodiff_aligned_stack")') == 2
 
 
 @pytest.mark.parametrize("aligned", [False, True])

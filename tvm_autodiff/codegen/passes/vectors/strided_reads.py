@@ -11,9 +11,9 @@ from typing import Any
 import tvm_ffi
 from tvm import ir, tirx
 
-from ...expr.build import add, const
-from ...expr.nodes import Expr, const_value, dtype_of
-from ..vectors import contiguous, picked
+from ....expr.build import add, const
+from ....expr.nodes import Expr, const_value, dtype_of
+from ...vectors import contiguous, picked
 
 
 def as_whole_vectors(read: Expr) -> Expr:

@@ -1,0 +1,1 @@
+"""Passes over vectors: how they are read, computed lane by lane, and kept on the stack."""
