@@ -7,11 +7,12 @@ from typing import Any, TypeAlias
 
 import tvm
 import tvm_ffi
-from tvm import relax, tirx
+from tvm import relax
 from tvm.error import InternalError
 from tvm.ir import GlobalVar
 
 from ..expr.nodes import node_id
+from .functions import with_body
 from .stages.primfunc import PrimFunc
 
 Module: TypeAlias = tvm.IRModule
@@ -31,7 +32,7 @@ def with_functions(func: PrimFunc, table: Sequence[tuple[FunctionVar, FunctionVa
         return news.get(node_id(var), var)
 
     body = tvm_ffi.structural_map(func.body, (GlobalVar, new))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def module_of(functions: Mapping[FunctionVar, Any] | Mapping[str, Any]) -> Module:

@@ -110,6 +110,7 @@ def cpu_part(target: Target) -> Target | None:
     return target if target_kind(target) == "llvm" else target.host
 
 
+@functools.lru_cache(maxsize=16)  # each kernel asks, of the same target
 def cpu_features(target: Target) -> frozenset[str]:
     """The LLVM features of a CPU target; empty if TVM has no LLVM."""
     found = _function("target.llvm_get_cpu_features")

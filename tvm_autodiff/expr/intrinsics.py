@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import tvm_ffi
-from tvm import ir, s_tir, tirx
+from tvm import ir, tirx
 from tvm.ir import op as operators
 
 from .build import cast
-from .nodes import Expr, const_value, dtype_of, op_name, operands
+from .nodes import Expr, dtype_of, operands
 
 _SPACE = "tvm_autodiff"
 _PURE = "tirx.exp"  # an intrinsic with the effects that ours have
@@ -116,60 +115,3 @@ def named_call(name: str, args: Sequence[Expr], dtype: str) -> Expr:
     if is_operator(name):
         return ir.Call(ir.Op.get(name), list(args), ret_ty=ir.PrimType(dtype))
     return tirx.call_pure_extern(dtype, name, *args)
-
-
-def replace_calls(func: Any, rules: Mapping[str, Callable[[Expr], Expr]]) -> Any:
-    """A PrimFunc in which calls of the named intrinsics are replaced.
-
-    Parameters
-    ----------
-    func : PrimFunc
-    rules
-        From the name in the vocabulary to a function of the node; it returns the new expression,
-        or the node itself.
-    """
-
-    def visit(node: Any) -> Any:
-        rule = rules.get(op_name(node))
-        return node if rule is None else rule(node)
-
-    body = tvm_ffi.structural_map(func.body, (ir.Call, visit))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
-
-
-def vector_widths(func: Any) -> list[int]:
-    """The vector widths that calls may get: 1, and the lengths of vectorised loops."""
-    found = {1}
-
-    def visit(loop: Any) -> None:
-        if loop.kind == tirx.ForKind.VECTORIZED:
-            found.add(int(const_value(loop.extent) or 1))
-
-    tvm_ffi.structural_walk(func.body, (tirx.For, visit))
-    return sorted(found)
-
-
-def with_llvm_code(func: Any, text: str) -> Any:
-    """A PrimFunc that is compiled together with functions in LLVM IR."""
-
-    def marked(body: Any) -> Any:
-        return tirx.AttrStmt(tirx.const(0), "pragma_import_llvm", ir.StringImm(text), body)
-
-    realize = func.body
-    if isinstance(realize, s_tir.SBlockRealize):  # Relax requires the root block to be outermost
-        root = realize.block
-        block = s_tir.SBlock(
-            root.iter_vars,
-            root.reads,
-            root.writes,
-            root.name_hint,
-            marked(root.body),
-            root.init,
-            root.alloc_buffers,
-            root.match_buffers,
-            root.annotations,
-        )
-        body = s_tir.SBlockRealize(realize.iter_values, realize.predicate, block)
-    else:
-        body = marked(realize)
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tvm import s_tir, te
 
-from tvm_autodiff.expr.intrinsics import vector_widths
+from tvm_autodiff.codegen.functions import vector_widths
 from tvm_autodiff.schedule.elementary.code import DOUBLE, INT, Code, Value, function_text
 
 #: what is written → the instructions of a scalar function

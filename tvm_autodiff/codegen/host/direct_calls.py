@@ -16,9 +16,9 @@ import tvm
 from tvm import ir, tirx
 
 from ...expr.build import all_of, any_of, cast, compare, const
-from ...expr.intrinsics import with_llvm_code
 from ...expr.nodes import Expr, Var, binary, dtype_of, node_id, op_name
 from ...expr.rewrite import variables_of
+from ..functions import with_body, with_llvm_code
 from ..loop_nest import bind, branch, sequence, when
 from ..modules import compiled_module, module_of
 from ..passes.compaction import compacting_blocks
@@ -163,7 +163,7 @@ def _apart(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
     ):
         scope = tirx.AttrStmt("default", key, value, scope)
     body = sequence([scope, tirx.Return(const(0, "int32"))])
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 @tirx.transform.prim_func_pass(opt_level=0)

@@ -11,8 +11,8 @@ from typing import Any
 from tvm import ir, tirx
 
 from ...expr.build import cast, const
-from ...expr.intrinsics import with_llvm_code
 from ...expr.nodes import Expr, Var, const_value
+from ..functions import with_llvm_code
 from ..loop_nest import Buffer, Statement, bind, loop, sequence, store
 from ..stages.primfunc import PrimFunc
 

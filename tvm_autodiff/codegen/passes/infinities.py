@@ -12,6 +12,7 @@ from tvm import tirx
 from tvm.ir import prim
 
 from ...expr.nodes import const_value, dtype_of
+from ..functions import with_body
 from ..stages.primfunc import PrimFunc
 
 _FROM_BITS = "__ushort_as_bfloat16"  #: of cuda_bf16.h
@@ -29,4 +30,4 @@ def with_infinities_from_bits(func: PrimFunc) -> PrimFunc:
         return tirx.call_pure_extern("bfloat16", _FROM_BITS, tirx.const(bits, "uint16"))
 
     body = tvm_ffi.structural_map(func.body, (prim.FloatImm, literal))
-    return tirx.PrimFunc(list(func.params), body, func.ret_type, func.attrs)
+    return with_body(func, body)

@@ -16,6 +16,7 @@ from tvm import s_tir, tirx
 from ...expr.build import const
 from ...expr.nodes import const_value, node_id
 from ...expr.rewrite import variables_of
+from ..functions import with_body
 from ..stages.primfunc import RefusedStageError, first_line
 
 
@@ -129,6 +130,6 @@ def fits_device(func: Any, block_threads: int, shared_bytes: int) -> bool:
         return tirx.AttrStmt(node.node, node.attr_key, const(1, "int32"), node.body)
 
     body = tvm_ffi.structural_map(func.body, (tirx.AttrStmt, launch))
-    func = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    func = with_body(func, body)
     limits = {"max_threads_per_block": block_threads, "max_shared_memory_per_block": shared_bytes}
     return bool(s_tir.analysis.verify_gpu_code(func, limits))

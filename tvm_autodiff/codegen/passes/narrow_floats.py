@@ -14,6 +14,7 @@ from tvm import ir, s_tir, tirx
 from tvm.ir import prim
 
 from ...expr.nodes import Expr, Var, call_node, const_value, dtype_of, node_id, op_name, operands
+from ..functions import with_body
 from ..stages.primfunc import PrimFunc
 
 _BINARY = (prim.Add, prim.Sub, prim.Mul, prim.Div, prim.Min, prim.Max)
@@ -34,7 +35,7 @@ def with_float32_inside(func: PrimFunc, dtype: str) -> PrimFunc:
     if not any(map(mapped.is_narrow, found)):
         return func
     body = tvm_ffi.structural_map(func.body, mapped.visitors)
-    return tirx.PrimFunc(list(func.params), body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def wide(value: Expr) -> Expr:

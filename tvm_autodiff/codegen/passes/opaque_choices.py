@@ -17,6 +17,7 @@ from tvm.ir import prim
 from ...expr.intrinsics import itself
 from ...expr.nodes import Expr, node_id, op_name
 from ...expr.rewrite import contains
+from ..functions import with_body
 
 #: what an index may hold that is another under a condition
 _BENT = frozenset(
@@ -43,7 +44,7 @@ def hide_choices(func: Any) -> Any:
 
     tvm_ffi.structural_walk(func.body, [((tirx.Bind, prim.Let), bind)])
     body = tvm_ffi.structural_map(func.body, (prim.Select, hidden))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def _reads_at(is_bent: Callable[[Expr], bool], side: Any) -> bool:

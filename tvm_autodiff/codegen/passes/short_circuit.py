@@ -18,6 +18,7 @@ from tvm.ir import prim
 from ...expr.build import all_of, any_of, cast, compare, const, if_then_else, negate, true
 from ...expr.nodes import Expr, call_node, dtype_of, is_const, node_id, op_name, operands
 from ...expr.rewrite import postorder
+from ..functions import with_body
 
 _MARK = "reinterpret"
 
@@ -59,7 +60,7 @@ def short_circuited(func: Any, _module: Any, _context: Any) -> Any:
     if not found:
         return func
     body = tvm_ffi.structural_map(func.body, [(prim.And, cut_short), (prim.Or, cut_short)])
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 @tirx.transform.prim_func_pass(opt_level=0)
@@ -81,7 +82,7 @@ def ordered_for_c(func: Any, _module: Any, _context: Any) -> Any:
 
     body = tvm_ffi.structural_map(func.body, [(prim.And, ordered), (prim.Or, ordered)])
     body = tvm_ffi.structural_map(body, [(prim.NE, unmarked), (prim.EQ, unmarked)])
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def holds_mark(roots: Expr | Sequence[Expr]) -> bool:

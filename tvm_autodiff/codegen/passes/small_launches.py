@@ -31,6 +31,7 @@ from ...expr.nodes import (
     operands,
 )
 from ...expr.rewrite import postorder, replace_outermost, rewrite, variables_of
+from ..functions import with_body
 from ..loop_nest import PARALLEL, SERIAL
 from ..stages.primfunc import PrimFunc
 
@@ -86,7 +87,7 @@ def without_small_launches(func: PrimFunc, _module: Any, _context: Any) -> PrimF
     body = tvm_ffi.structural_map(func.body, visitors, order="post")
     if not changed:
         return func
-    made = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    made = with_body(func, body)
     return tirx.transform.ConvertSSA()(tvm.IRModule({"main": made}))["main"]
 
 

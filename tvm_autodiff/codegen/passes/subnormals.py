@@ -16,6 +16,7 @@ from tvm import tirx
 
 from ...expr.build import const
 from ...expr.nodes import Expr, op_name
+from ..functions import with_body
 from ..loop_nest import PARALLEL, Statement, allocated, element, local, sequence, store
 from ..stages.primfunc import PrimFunc
 from ..targets import cpu_architecture
@@ -114,7 +115,7 @@ def without_subnormals(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
 
     visitors = [(tirx.AttrStmt, entered), (tirx.For, on_threads)]
     body = tvm_ffi.structural_map(func.body, visitors, order="post")
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def _around(mode: Mode, body: Statement) -> Statement:

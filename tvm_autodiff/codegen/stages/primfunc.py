@@ -36,6 +36,7 @@ from ...graph.stage import (
     sources_of,
     with_bodies,
 )
+from ..functions import with_body
 from ..passes.indices.function_widths import bounded_function
 
 _EXTERNAL_CALLS = ("call_extern", "call_pure_extern")
@@ -291,7 +292,7 @@ def with_value(func: PrimFunc, var: Var, value: int) -> PrimFunc:
         return number if node_id(node) == known else node
 
     body = tvm_ffi.structural_map(func.body, (tirx.Var, new))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def with_scalars(launch: StageFunction, ops: Sequence[Operation]) -> StageFunction:

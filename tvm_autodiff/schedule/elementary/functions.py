@@ -11,14 +11,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from ...expr.intrinsics import (
-    define,
-    own_call,
-    replace_calls,
-    symbol,
-    vector_widths,
-    with_llvm_code,
-)
+from ...codegen.functions import replace_calls, vector_widths, with_llvm_code
+from ...expr.intrinsics import define, own_call, symbol
 from ...expr.nodes import Expr, const_value, dtype_of, op_name, operands
 from . import (
     error_function,

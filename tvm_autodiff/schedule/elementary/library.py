@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...codegen.functions import replace_calls
 from ...expr.build import add, all_of, any_of, call, cast, compare, const, div, like, select, sub
-from ...expr.intrinsics import define_of_c, library_call, own_call, replace_calls
+from ...expr.intrinsics import define_of_c, library_call, own_call
 from ...expr.nodes import Expr, call_node, dtype_of, op_name, operands
 
 _HALF = ("float16", "bfloat16")

@@ -21,6 +21,7 @@ from ....expr.integers.intervals import Interval, Intervals
 from ....expr.linear_terms import linear_terms
 from ....expr.nodes import Expr, Var, is_integer, node_id, op_name, operands
 from ....expr.rewrite import substituter, variables_of
+from ...functions import with_body
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE, prim.EQ)
 _ROUNDS = 4  #: of narrowing bounds by each other
@@ -69,7 +70,7 @@ def hide_circular_bounds(
         return type(node)(hidden(node.a), hidden(node.b)) if node_id(node) in found else node
 
     body = tvm_ffi.structural_map(func.body, [(kind, comparison) for kind in _COMPARISONS])
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 class _Search:

@@ -21,6 +21,7 @@ from ....expr.integers.intervals import Interval, Intervals, add, meet, scalar_d
 from ....expr.integers.widths import Reads, Widths
 from ....expr.nodes import Expr, Var, const_value, dtype_of, is_integer, node_id, op_name
 from ....expr.rewrite import postorder
+from ...functions import with_body
 from .circular_bounds import hide_circular_bounds
 from .opaque_indices import C_CAST, REINTERPRET, hidden, hide_divisions, is_hidden_function
 from .wrapped_remainders import choose_remainders
@@ -151,7 +152,7 @@ def _bounded(
         (tirx.Evaluate, evaluate),
     ]
     body = tvm_ffi.structural_map(func.body, visitors)
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def with_safe_indices(func: Any, by: str = REINTERPRET) -> Any:

@@ -33,6 +33,7 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import postorder, substituter
 from ....expr.structural import StructuralKeys
+from ...functions import with_body
 from ...loop_nest import (
     PARALLEL,
     SERIAL,
@@ -70,7 +71,7 @@ def with_hoisted_divisions(func: Any, _module: Any, _context: Any) -> Any:
         return func
     body = tvm_ffi.structural_map(func.body, [(kind, _safe) for kind in _DIVISIONS])
     body = tvm_ffi.structural_map(body, (tirx.For, _hoisted))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def _has_divisor(division: Expr) -> bool:

@@ -11,17 +11,17 @@ from __future__ import annotations
 from typing import Any
 
 import tvm_ffi
-from tvm import tirx
 from tvm.ir import prim
 
 from ....expr.build import like
 from ....expr.nodes import binary, is_float, is_integer, op_name
+from ...functions import with_body
 
 
 def hide_conversions(func: Any) -> Any:
     """``let u = float(k)/b in u*u → let u = float(k | 0)/b in u*u`` in a PrimFunc."""
     body = tvm_ffi.structural_map(func.body, (prim.Let, _with_hidden_integers))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def _with_hidden_integers(node: Any) -> Any:

@@ -33,6 +33,7 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import contains, rewrite, substituter, variables_of
 from ....expr.simplify import constant_bounds
+from ...functions import with_body
 
 _COMPARISONS = (prim.LT, prim.LE, prim.GT, prim.GE)
 #: choice → the number of its first value operand
@@ -128,7 +129,7 @@ def hide_divisions(func: Any, by: str = REINTERPRET) -> Any:
     visitors = [(ir.TensorLoad, read), (tirx.BufferStore, write)]
     visitors += [(kind, comparison) for kind in _COMPARISONS]
     body = tvm_ffi.structural_map(func.body, visitors)
-    made = tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    made = with_body(func, body)
     return made.with_attr(_HIDDEN, True) if by == C_CAST else made
 
 

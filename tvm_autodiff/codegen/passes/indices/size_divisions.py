@@ -30,6 +30,7 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import postorder
 from ....expr.sharing.weights import provable
+from ...functions import with_body
 
 _TRUNCATED = {prim.FloorDiv: "truncdiv", prim.FloorMod: "truncmod"}
 
@@ -68,7 +69,7 @@ def with_sizes_divided(func: Any, _module: Any, _context: Any) -> Any:
     if not sizes:
         return func
     body = tvm_ffi.structural_map(func.body, [(kind, divided) for kind in _TRUNCATED])
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def with_rounding_to_zero(func: Any) -> Any:
@@ -110,7 +111,7 @@ def _with_divisions(func: Any, written: Callable[[_Signs, Any], Any]) -> Any:
         return func
     change = partial(written, _Signs(func))
     body = tvm_ffi.structural_map(func.body, [(kind, change) for kind in _TRUNCATED])
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 class _Signs:

@@ -17,6 +17,7 @@ from ....expr.build import cast, compare, const, mul, select, sub
 from ....expr.integers.intervals import Interval, Intervals, is_index
 from ....expr.nodes import Expr, Var, binary, const_value, dtype_of, node_id, op_name, operands
 from ....expr.rewrite import contains, rewrite
+from ...functions import with_body
 
 _SHIFT = 32  #: bits of the fraction that a division is multiplied by
 
@@ -66,7 +67,7 @@ def choose_remainders(func: Any, variable: Callable[[Var], Interval]) -> Any:
         return node if _same(old, new) else tirx.BufferStore(node.buffer, node.value, new)
 
     body = tvm_ffi.structural_map(func.body, [(ir.TensorLoad, read), (tirx.BufferStore, write)])
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def _by_power_of_two(node: Expr) -> bool:

@@ -14,7 +14,7 @@ import tvm_ffi
 from tvm import tirx
 from tvm.ir import prim
 
-from ....expr.intrinsics import with_llvm_code
+from ...functions import with_llvm_code
 from ...loop_nest import PARALLEL, Statement, sequence
 from ...stages.primfunc import PrimFunc
 from ...targets import cpu_architecture

@@ -13,6 +13,7 @@ from tvm import ir, tirx
 from tvm.ir import prim
 
 from ....expr.nodes import Expr, Var, node_id, op_name, operands
+from ...functions import with_body
 from ...loop_nest import SERIAL, VECTORIZED
 from ...stages.primfunc import PrimFunc
 
@@ -33,7 +34,7 @@ def with_scalar_turns(func: PrimFunc, _module: Any, _context: Any) -> PrimFunc:
         return tirx.For(node.loop_var, node.min, node.extent, SERIAL, node.body)
 
     body = tvm_ffi.structural_map(func.body, (tirx.For, loop))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)
 
 
 def _binds(body: Any) -> bool:

@@ -13,6 +13,7 @@ from tvm import ir, tirx
 
 from ....expr.build import add, const
 from ....expr.nodes import Expr, const_value, dtype_of
+from ...functions import with_body
 from ...vectors import contiguous, picked
 
 
@@ -46,4 +47,4 @@ def as_whole_vectors(read: Expr) -> Expr:
 def without_strided_reads(func: Any, _module: Any, _context: Any) -> Any:
     """The function with shuffles of whole vectors."""
     body = tvm_ffi.structural_map(func.body, (ir.TensorLoad, as_whole_vectors))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)

@@ -13,6 +13,7 @@ from tvm import tirx
 from tvm.ir import prim
 
 from ....expr.nodes import dtype_of
+from ...functions import with_body
 
 
 def _number(lanes: int, dtype: str, value: int) -> Any:
@@ -33,4 +34,4 @@ def as_choice(node: Any) -> Any:
 def without_vectors_as_numbers(func: Any, _module: Any, _context: Any) -> Any:
     """The function with choices instead of conversions."""
     body = tvm_ffi.structural_map(func.body, (prim.Cast, as_choice))
-    return tirx.PrimFunc(func.params, body, func.ret_type, func.attrs)
+    return with_body(func, body)

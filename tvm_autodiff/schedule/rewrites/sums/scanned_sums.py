@@ -148,6 +148,8 @@ def _prefix(
     within = loops_of([*kept, summed])
     if not is_safe([value], within, given=guards, thorough=True):
         value = read_inside(value, within)  # other conditions stay behind
+    elif not guards and not depends_on(bounds_of(summed), loops):
+        return None  # every element counts for each result
     source = if_then_else(all_of(guards), value, zero_like(value)) if guards else value
     inner = renewed_reduction(replace(reduction, axes=(summed,), sources=(source,)), rename)
     stage = reduction_stage(f"{op.name}_prefix", axes, inner)

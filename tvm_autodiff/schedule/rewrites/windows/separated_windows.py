@@ -102,16 +102,13 @@ def _separated(op: Operation) -> list[Tensor] | None:
     points = prod(int(extent) for _, extent in ranges)
     if kind is None or points < STORE or iterations(op) < LAUNCH_CYCLES:
         return None
-    found = [
-        _split(op, reduction, kind, axes, together)
-        for axes in _first(reduction)
-        for together in (False, True)
-    ]
-    splits = [split for split in found if split is not None]
-    if not splits:
-        return None
-    best = min(splits, key=lambda split: split.steps)
-    if best.steps * MARGIN > _steps(op.axis, reduction):
+    best, limit = None, _steps(op.axis, reduction) / MARGIN
+    for axes in _first(reduction):
+        for together in (False, True):
+            split = _split(op, reduction, kind, axes, together, limit)
+            if split is not None:
+                best, limit = split, split.steps
+    if best is None:
         return None
     made = reduction_stage(op.name, list(op.axis), best.rest)
     return _separated(made[0].op) or made
@@ -143,10 +140,16 @@ def _variables(axes: Sequence[Axis]) -> list[Var]:
 
 
 def _split(
-    op: Operation, reduction: Reduction, kind: str, first: Sequence[Axis], together: bool
+    op: Operation,
+    reduction: Reduction,
+    kind: str,
+    first: Sequence[Axis],
+    together: bool,
+    limit: float,
 ) -> _Split | None:
-    """The reduction over some axes first, if the others move other places of what it reads; with
-    `together`, also places that several axes of the result move.
+    """The reduction over some axes first, if the others move other places of what it reads and it
+    takes fewer steps than a limit; with `together`, also places that several axes of the result
+    move.
     """
     own_vars = _variables(first)
     rest = [other for other in reduction.axes if all(other is not axis for axis in first)]
@@ -197,19 +200,32 @@ def _split(
     found = [places[key] for key in _in_memory(within, places)]
     axes = [one for one, _ in found]
     renamed, needed = list(map(rename, within)), list(map(rename, inside))
-    needed += range_conditions(renamed, loops_of([*axes, *again]), needed)
-    source = _under(needed, _product(renamed), neutral)
     shown = [rename(own) for own, _ in pairs]
-    inner = replace(reduction, axes=tuple(again), sources=(source, *shown))
-    part = reduction_stage(f"{op.name}_{own_vars[0].name}", axes, inner)
-    value, *shows = [load(tensor, [index for _, index in found]) for tensor in part]
-    # the conditions on the first axes may have kept these reads in bounds
-    outside += range_conditions([*freed, value], loops_of([*op.axis, *rest]), outside)
-    value = _under(outside, _product([*left, value]), neutral)
-    shows = [add(one, other) for one, (_, other) in zip(shows, pairs, strict=True)]
-    last = replace(reduction, axes=tuple(rest), sources=(value, *shows))
+
+    def reduced(conditions: Sequence[Expr]) -> tuple[Reduction, list[Expr]]:
+        """The reduction over the first axes, and reads of its results."""
+        source = _under(conditions, _product(renamed), neutral)
+        inner = replace(reduction, axes=tuple(again), sources=(source, *shown))
+        part = reduction_stage(f"{op.name}_{own_vars[0].name}", axes, inner)
+        return inner, [load(tensor, [index for _, index in found]) for tensor in part]
+
+    def after(reads: Sequence[Expr], conditions: Sequence[Expr]) -> Reduction:
+        """The reduction of these reads."""
+        value, *shows = reads
+        value = _under(conditions, _product([*left, value]), neutral)
+        shows = [add(one, other) for one, (_, other) in zip(shows, pairs, strict=True)]
+        return replace(reduction, axes=tuple(rest), sources=(value, *shows))
+
+    inner, reads = reduced(needed)
     stored = size_of([axis_range(one)[1] for one in axes]) * STORE / _lanes(axes, inner)
-    return _Split(last, _steps(axes, inner) + stored + _steps(op.axis, last))
+    steps = _steps(axes, inner) + stored + _steps(op.axis, after(reads, outside))
+    if steps >= limit:
+        return None  # before the conditions that keep reads in bounds are proved
+    needed += range_conditions(renamed, loops_of([*axes, *again]), needed)
+    _, reads = reduced(needed)
+    # the conditions on the first axes may have kept these reads in bounds
+    outside += range_conditions([*freed, reads[0]], loops_of([*op.axis, *rest]), outside)
+    return _Split(after(reads, outside), steps)
 
 
 def _beside(factors: Sequence[Expr], own: Sequence[Var], var: Var) -> bool:
