@@ -1,10 +1,11 @@
-"""TVM's lowering without compaction where that has no effect, and without common subexpressions.
+"""TVM's lowering without the passes that have no effect, and without common subexpressions.
 
 A schedule of primitives leaves whole stages as buffers of which one block needs a part, and TVM's
 compaction shrinks them. Functions written as loops allocate what they need, so the pass changes
 nothing, but its time is quadratic in the number of bound integers. LLVM and nvcc find common
 subexpressions; TVM's pass places a definition used in a let and in a later statement behind the
-let, and rejects its own result.
+let, and rejects its own result. Conditions are hoisted out of loops, and splits of indices written
+another way, only in schedules of primitives: loops are written with their conditions outside.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from .indices.size_divisions import with_rounding_to_zero
 
 _COMPACTION = "s_tir.CompactBufferAllocation"
 
+#: what TVM's primitives leave to do, and functions written as loops do not
+_AFTER_PRIMITIVES = ("s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern")
+
 #: TVM's passes up to the compaction; they are idempotent
 _UP_TO_COMPACTION = tvm.transform.Sequential(
     [
@@ -32,20 +36,21 @@ _UP_TO_COMPACTION = tvm.transform.Sequential(
 
 
 def compacting_blocks(lower: Any) -> Any:
-    """The lowering, without compaction for functions whose only block is the outermost one, and
-    without common subexpressions.
+    """The lowering, without the passes for blocks for functions whose only block is the outermost
+    one, and without common subexpressions.
     """
 
     @tvm.transform.module_pass(opt_level=0)
     def lowered(module: Any, context: Any) -> Any:
         nested = {name: f for name, f in module.functions_items() if _has_nested_blocks(f)}
         module.update(_UP_TO_COMPACTION(tvm.IRModule(nested)))
+        without = () if nested else _AFTER_PRIMITIVES
         functions = [(n, f) for n, f in module.functions_items() if isinstance(f, tirx.PrimFunc)]
         module.update(tvm.IRModule({name: with_rounding_to_zero(f) for name, f in functions}))
         with tvm.transform.PassContext(
             opt_level=context.opt_level,
             required_pass=list(context.required_pass),
-            disabled_pass=[*context.disabled_pass, _COMPACTION],
+            disabled_pass=[*context.disabled_pass, _COMPACTION, *without],
             instruments=list(context.instruments or []),
             config={**context.config, "tirx.disable_cse_tir": True},
         ):
