@@ -4,8 +4,9 @@ A schedule of primitives leaves whole stages as buffers of which one block needs
 compaction shrinks them. Functions written as loops allocate what they need, so the pass changes
 nothing, but its time is quadratic in the number of bound integers. LLVM and nvcc find common
 subexpressions; TVM's pass places a definition used in a let and in a later statement behind the
-let, and rejects its own result. Conditions are hoisted out of loops, and splits of indices written
-another way, only in schedules of primitives: loops are written with their conditions outside.
+let, and rejects its own result. LLVM also hoists conditions out of loops, and TVM's pass
+for it simplifies every function once more. Splits of indices are written another way only in
+schedules of primitives.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from tvm import s_tir, tirx
 
 from .indices.size_divisions import with_rounding_to_zero
 
-_COMPACTION = "s_tir.CompactBufferAllocation"
+_WITHOUT = ("s_tir.CompactBufferAllocation", "s_tir.HoistIfThenElse")
 
-#: what TVM's primitives leave to do, and functions written as loops do not
-_AFTER_PRIMITIVES = ("s_tir.HoistIfThenElse", "s_tir.RenormalizeSplitPattern")
+#: what schedules of primitives leave to do, and functions written as loops do not
+_FOR_PRIMITIVES = ("s_tir.RenormalizeSplitPattern",)
 
 #: TVM's passes up to the compaction; they are idempotent
 _UP_TO_COMPACTION = tvm.transform.Sequential(
@@ -44,13 +45,13 @@ def compacting_blocks(lower: Any) -> Any:
     def lowered(module: Any, context: Any) -> Any:
         nested = {name: f for name, f in module.functions_items() if _has_nested_blocks(f)}
         module.update(_UP_TO_COMPACTION(tvm.IRModule(nested)))
-        without = () if nested else _AFTER_PRIMITIVES
+        without = () if nested else _FOR_PRIMITIVES
         functions = [(n, f) for n, f in module.functions_items() if isinstance(f, tirx.PrimFunc)]
         module.update(tvm.IRModule({name: with_rounding_to_zero(f) for name, f in functions}))
         with tvm.transform.PassContext(
             opt_level=context.opt_level,
             required_pass=list(context.required_pass),
-            disabled_pass=[*context.disabled_pass, _COMPACTION, *without],
+            disabled_pass=[*context.disabled_pass, *_WITHOUT, *without],
             instruments=list(context.instruments or []),
             config={**context.config, "tirx.disable_cse_tir": True},
         ):
