@@ -348,7 +348,8 @@ def kind_of(array: Array) -> ArrayKind | None:
 
 def is_masked(array: Array) -> bool:
     """Whether an array is one of `numpy.ma`, whose mask kernels would not read."""
-    return isinstance(array, np.ma.MaskedArray)
+    masked = sys.modules.get("numpy.ma")  # numpy imports it when it is first used
+    return masked is not None and isinstance(array, masked.MaskedArray)
 
 
 def is_torch_type(kind: type) -> bool:

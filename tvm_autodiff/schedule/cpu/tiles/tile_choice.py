@@ -62,19 +62,22 @@ def _best_of(
     tiles: Iterator[Tile], nest: Nest, machine: Machine, rows: int | None
 ) -> tuple[float, Tile] | None:
     """The tile of least estimated time, copies included, after that time."""
-    best: tuple[float, Tile] | None = None
+    found: list[tuple[float, int, Tile, dict[int, int]]] = []
     for tile in tiles:
         if rows is not None and dict(tile.unrolled).get(rows) != nest.extents[nest.spatial[rows]]:
             continue
         padded = padded_extents(nest, tile)
-        cycles = _cycles(nest, tile, machine, padded)
-        if best is not None and cycles >= best[0]:
-            continue
+        found.append((_cycles(nest, tile, machine, padded), len(found), tile, padded))
+    best: tuple[float, int, Tile] | None = None
+    # few tiles are better without their copies than the best one with them
+    for cycles, number, tile, padded in sorted(found, key=lambda one: one[:2]):
+        if best is not None and (cycles, number) >= best[:2]:
+            break
         cycles += TileOrders(nest, tile, padded, machine).far_cycles()
         copies = copy_cycles(nest, tile, machine, padded)
-        if copies is not None and (best is None or cycles + copies < best[0]):
-            best = (cycles + copies, tile)
-    return best
+        if copies is not None and (best is None or (cycles + copies, number) < best[:2]):
+            best = (cycles + copies, number, tile)
+    return None if best is None else (best[0], best[2])
 
 
 def _tiles(nest: Nest, machine: Machine, lanes: int) -> Iterator[Tile]:
