@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...errors import LoweringError
-from ...expr.build import cast, compare, like
+from ...expr.build import cast, compare, like, negate
 from ...expr.dtypes import common_index, keeps_values
 from ...expr.float_functions import MOST_EXPONENT, TWO_FLOATS, why_meaningless, widest_of
 from ...expr.integers.bits import without_bits
@@ -33,6 +33,7 @@ from ...expr.nodes import (
     call_node,
     const_value,
     dtype_of,
+    is_const,
     is_load,
     load,
     load_tensor,
@@ -220,6 +221,9 @@ def _normal_node(node: Expr) -> Expr | None:
         kind = dtype_of(node)
         wide = "float64" if kind == "float64" else "float32"
         return cast(kind, binary("truncmod", *(cast(wide, part) for part in operands(node))))
+    condition = _condition_of_number(node)
+    if condition is not None:
+        return condition
     compared = dtype_of(operands(node)[0]) if op_name(node) in COMPARISONS else ""
     if compared in _COMPARED_AS:
         return compare(op_name(node), *(cast(_COMPARED_AS[compared], p) for p in operands(node)))
@@ -227,6 +231,22 @@ def _normal_node(node: Expr) -> Expr | None:
         return compare(op_name(node), *map(_hidden_literal, operands(node)))
     plain = unmarked(node)
     return normalize_node(node) if plain is None else plain
+
+
+def _condition_of_number(node: Expr) -> Expr | None:
+    """``int32(c) != 0 → c``, ``int32(c) == 0 → not c`` for a condition c: vectors have no branches,
+    and a condition behind a number is taken for one that must not be evaluated everywhere.
+    """
+    if op_name(node) not in ("ne", "eq"):
+        return None
+    number, value = operands(node)
+    if const_value(number) is not None:
+        number, value = value, number
+    if op_name(number) == "cast":
+        [number] = operands(number)
+    if dtype_of(number) != "bool" or const_value(value) not in (0, 1):
+        return None
+    return number if (op_name(node) == "ne") == is_const(value, 0) else negate(number)
 
 
 def _hidden_literal(expr: Expr) -> Expr:
