@@ -119,6 +119,27 @@ def test_what_wraps_round_keeps_its_value(value: Any) -> None:
         assert old_nodes[-1] == new_nodes[-1]
 
 
+u = te.var("u", "uint8")
+#: comparisons of an unsigned number, and what they are for every value
+ALWAYS: list[tuple[Any, str]] = [
+    (tirx.LT(u, tirx.const(0, "uint8")), "0"),
+    (tirx.GT(tirx.const(0, "uint8"), u), "0"),
+    (tirx.GE(u, tirx.const(0, "uint8")), "1"),
+    (tirx.LE(tirx.const(0, "uint8"), u), "1"),
+    (tirx.LE(u, tirx.const(255, "uint8")), "1"),
+    (tirx.LT(u, tirx.const(1, "uint8")), "u < 1"),
+]
+
+
+@pytest.mark.parametrize(("comparison", "wanted"), ALWAYS, ids=[str(e) for e, _ in ALWAYS])
+def test_unsigned_comparisons_that_always_hold(comparison: Any, wanted: str) -> None:
+    """TVM ends the process over ``select(u < 0, ...)``."""
+    explicit = Widths(lambda var: (0, 255), explicit=True)
+    found = explicit.value(comparison)
+    value = const_value(found)
+    assert (text(found) if value is None else str(int(value))) == wanted
+
+
 def random_expression(rng: random.Random, depth: int) -> Any:
     if depth == 0:
         return rng.choice([i, j, n, tirx.const(rng.randint(-(10**6), 10**6), "int32")])

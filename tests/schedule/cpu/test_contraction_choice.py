@@ -65,6 +65,26 @@ def test_operands_that_are_read_once_are_not_copied(case, rule):
     check(case)
 
 
+def masked(transposed):
+    """``Σ_k if m[i, k] then x[i, k]*w[k] else 0``, or over the other axis of the matrix."""
+    x, m = cases.placeholder("x", 500, 500), te.placeholder((500, 500), "bool", name="m")
+    w, k = cases.placeholder("w", 500), cases.axis(500)
+
+    def term(i):
+        at = (k, i) if transposed else (i, k)
+        return te.if_then_else(m(*at), x(*at) * w[k], 0.0)
+
+    return [x, m, w], te.compute((500,), lambda i: te.sum(term(i), axis=k), name="D")
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_masked_operands_that_are_read_once_are_not_copied(transposed):
+    """A copy of them would branch for each element, at the mask."""
+    case = masked(transposed)
+    assert rules_of(case[1]) == ["rows"]
+    check(case)
+
+
 def four(*lengths):
     """``out[c, d, e, f] = Σ_a,b x[a, b, c, d]·y[a, b, e, f]``: every step is a row further on."""
     a, b, c, d, e, f = lengths

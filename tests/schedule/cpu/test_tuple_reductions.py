@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te, tirx
+from tvm import te, tirx, topi
 
 from tests.evaluate import evaluate_graph
 from tests.machines import avx512
@@ -314,3 +314,13 @@ def test_what_does_not_commute_stays_in_order(shape, axis):
         got = build([X], outputs, num_threads=threads, cache=False)(x)
         np.testing.assert_array_equal(got[0], slope)
         np.testing.assert_array_equal(got[1], offset)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+@pytest.mark.parametrize(("shape", "axis"), [((7, 5), 0), ((5, 1), 1), ((5, 7), 1)])
+def test_unsigned_numbers_are_compared_with_the_least_one(dtype, shape, axis):
+    """``0 > u``, where the first element is compared: TVM ended the process."""
+    x = te.placeholder(shape, dtype, name="x")
+    data = np.random.default_rng(0).integers(0, 9, shape).astype(dtype)
+    place = build([x], topi.argmax(x, axis=axis), cache=False)(data)
+    np.testing.assert_array_equal(place, data.argmax(axis))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..build import NEGATED
 from ..dtypes import integer_range
 from ..nodes import (
     INDEX_DTYPES,
@@ -140,6 +141,30 @@ ARITHMETIC: Mapping[str, Callable[[Interval, Interval], Interval]] = {
     "max": most,
     "shift_left": shift_left,
 }
+
+#: comparison → whether it holds for all values in two intervals
+_SURELY: Mapping[str, Callable[[Interval, Interval], bool]] = {
+    "lt": lambda left, right: left[1] < right[0],
+    "le": lambda left, right: left[1] <= right[0],
+    "gt": lambda left, right: left[0] > right[1],
+    "ge": lambda left, right: left[0] >= right[1],
+}
+
+
+def compared(name: str, left: Interval, right: Interval) -> bool | None:
+    """Whether a comparison holds for all values in two intervals, or for none.
+
+    Examples
+    --------
+    >>> [compared("lt", left, (0, 0)) for left in ((0, 255), (-3, -1), (-3, 3))]
+    [False, True, None]
+    """
+    if name not in _SURELY:
+        return None
+    if _SURELY[name](left, right):
+        return True
+    return False if _SURELY[NEGATED[name]](left, right) else None
+
 
 #: nodes that pass on an operand, and its position
 _SAME = {"likely": 0, "reinterpret": 0, "let": 1}

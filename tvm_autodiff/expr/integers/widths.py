@@ -15,7 +15,7 @@ from typing import Any
 
 from tvm.ir import prim
 
-from ..build import cast
+from ..build import cast, const
 from ..dtypes import bits_of, integer_range
 from ..nodes import (
     COMPARISONS,
@@ -38,6 +38,7 @@ from .intervals import (
     ARITHMETIC,
     Interval,
     Intervals,
+    compared,
     contains,
     is_c_cast,
     is_index,
@@ -272,6 +273,10 @@ class _Rewriting:
 
     def _comparison(self, node: Expr) -> Expr:
         old = operands(node)
+        if self._widths._explicit and scalar_dtype(old[0]).startswith("uint"):
+            holds = compared(op_name(node), *map(self._bounds.of, old))
+            if holds is not None and dtype_of(node) == "bool":
+                return const(holds, "bool")  # TVM subtracts one from zero to negate ``u < 0``
         parts = [self._outside.rewritten(part, True) for part in old]
         if any(map(_is_widened, old, parts)):
             parts = [_widened(part) for part in parts]
@@ -332,10 +337,7 @@ class _Rewriting:
         if scalar_dtype(node) == "uint64":
             return new
         ranges = (*found, value)
-        if (
-            all(contains(_INT32, interval) for interval in ranges)
-            and scalar_dtype(node) != "uint32"
-        ):
+        if scalar_dtype(node) != "uint32" and all(contains(_INT32, one) for one in ranges):
             kind = "int32"
         elif all(contains(integer_range("int64"), interval) for interval in ranges):
             kind = "int64"
@@ -343,10 +345,8 @@ class _Rewriting:
             return new
         lanes = dtype_of(node).removeprefix(scalar_dtype(node))
         sides = [cast(kind + lanes, part) for part in parts]
-        return cast(
-            dtype_of(node),
-            reduced(sides[0] if name == "cast" else binary(name, *sides), scalar_dtype(node)),
-        )
+        wide = sides[0] if name == "cast" else binary(name, *sides)
+        return cast(dtype_of(node), reduced(wide, scalar_dtype(node)))
 
 
 def _is_scalar(part: Any) -> bool:

@@ -30,7 +30,7 @@ from ....expr.nodes import (
     operands,
     with_operands,
 )
-from ....expr.rewrite import expand_lets, postorder, replace_outermost
+from ....expr.rewrite import contains_load, expand_lets, postorder, replace_outermost
 from ....expr.sharing.lets import bind_shared, merge_equal
 from ....graph.stage import Operation, Reduction, reduction_of
 from ...cost import CALL, DIVISION
@@ -82,14 +82,20 @@ class Body:
 def reduced_body(op: Operation) -> Product | Body | Declined:
     """What a stage reduces: a product of operands, or a body of any form.
 
-    It is a product if no operand varies along all outputs unless it is a read.
+    It is a product if no operand varies along all outputs unless it is a read, whose conditions
+    are no data: such an operand would be copied to be used once.
     """
     product = product_of(op)
     if product is not None and len(product.operands) > 1:
         spatial = {node_id(axis.var) for axis in product.axes}
-        if all(one.is_load or spatial - one.variables() for one in product.operands):
+        if all(_is_read(one) or spatial - one.variables() for one in product.operands):
             return product
     return body_of(op)
+
+
+def _is_read(operand: Operand) -> bool:
+    """Whether an operand is a read, if its loops are where it counts."""
+    return operand.is_load and not any(map(contains_load, operand.guards))
 
 
 def body_of(op: Operation) -> Body | Declined:
