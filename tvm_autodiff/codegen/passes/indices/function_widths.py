@@ -23,6 +23,7 @@ from ....expr.nodes import Expr, Var, const_value, dtype_of, is_integer, node_id
 from ....expr.rewrite import postorder
 from ...functions import with_body
 from .circular_bounds import hide_circular_bounds
+from .fitting import Fitting
 from .opaque_indices import C_CAST, REINTERPRET, hidden, hide_divisions, is_hidden_function
 from .wrapped_remainders import choose_remainders
 
@@ -82,14 +83,22 @@ def _bounded(
         most_bits=most_bits,
     )
     value = widths.value
+    fitting = Fitting(with_end)
+
+    def fits(parts: Sequence[Expr]) -> bool:
+        return not renamed and fitting(parts)
 
     def values(parts: Sequence[Expr]) -> list[Expr] | None:
+        if fits(parts):
+            return None
         new = [value(part) for part in parts]
         same = all(node_id(a) == node_id(b) for a, b in zip(parts, new, strict=True))
         return None if same else new
 
     def store(node: Any) -> Any:
         places = list(node.indices)
+        if fits([*places, node.value]):
+            return node
         shape = list(node.buffer.ty.shape)
         new = [widths.index(place, n) for place, n in zip(places, shape, strict=True)]
         stored = value(node.value)
