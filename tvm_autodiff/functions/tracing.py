@@ -13,6 +13,7 @@ from typing import Any
 from ..containers import Form, flattened, paths, skeleton
 from ..errors import AutodiffError, InvalidArgumentError
 from ..expr.nodes import Tensor, is_tensor
+from ..graph.numpy_calls import without_numpy_calls
 from ..graph.stage import Extent, placeholder, placeholder_like
 
 #: what Python and numpy raise for tensors as operands, and for loop variables as indices of arrays
@@ -119,10 +120,12 @@ def called(function: Callable[..., Any], *args: Any, **kwargs: Mapping[str, Any]
     Raises
     ------
     InvalidArgumentError
-        If TVM rejects a call in the function. The message contains the line of the function's code.
+        If TVM rejects a call in the function, or it calls a function of numpy on a tensor. The
+        message contains the line of the function's code.
     """
     try:
-        return function(*args, **kwargs)
+        with without_numpy_calls():
+            return function(*args, **kwargs)
     except AutodiffError:
         raise
     except Exception as error:
