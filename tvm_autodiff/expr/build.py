@@ -8,9 +8,11 @@ the other factor could be NaN. `simplify` handles indices and conditions.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import isqrt
 
 from tvm import tirx
 from tvm.ir import prim
+from tvm_ffi import structural_equal
 
 from .dtypes import common_index, integer_range
 from .nodes import (
@@ -22,8 +24,8 @@ from .nodes import (
     dtype_of,
     is_const,
     is_float,
+    is_integer,
     matched,
-    node_id,
     op_name,
     operands,
 )
@@ -213,15 +215,13 @@ def conjuncts(condition: Expr) -> list[Expr]:
     return parts
 
 
-#: the comparison of ``abs(a)`` with its bound → that of ``a`` with the opposite
+#: a comparison of a size with its bound → that of the opposite, with the opposite bound
 _WITHIN = {"lt": "gt", "le": "ge"}
+_MIRRORED = {"gt": "lt", "ge": "le"}  #: ``b > a → a < b``
 
 
-def _of_absolute(comparison: Expr) -> Expr | None:
-    """The a of ``abs(a) < b``, which TVM writes as ``select(a >= 0, a, 0 - a)`` for integers."""
-    if op_name(comparison) not in _WITHIN:
-        return None
-    size = operands(comparison)[0]
+def _absolute(size: Expr) -> Expr | None:
+    """The a of ``abs(a)``, which TVM writes as ``select(a >= 0, a, 0 - a)`` for integers."""
     if op_name(size) == "abs":
         return operands(size)[0]
     if op_name(size) != "select":
@@ -231,13 +231,42 @@ def _of_absolute(comparison: Expr) -> Expr | None:
         return None
     left, zero = operands(condition)
     first, second = operands(otherwise)
-    same = node_id(left) == node_id(value) == node_id(second)
-    return value if same and is_const(zero, 0) and is_const(first, 0) else None
+    # ``0 - (b - a)`` may be simplified to ``a - b``
+    sides = operands(value)[::-1] if op_name(value) == "sub" else ()
+    negated = is_const(first, 0) and structural_equal(second, value)
+    negated = negated or (len(sides) == 2 and all(map(structural_equal, (first, second), sides)))
+    return value if negated and is_const(zero, 0) and structural_equal(left, value) else None
+
+
+def _bounds(comparison: Expr) -> list[Expr] | None:
+    """The comparisons of integers that one of an absolute value, a square, a maximum or a minimum
+    stands for; None for others.
+    """
+    name = op_name(comparison)
+    if name not in (*_WITHIN, *_MIRRORED):
+        return None
+    least, most = operands(comparison)
+    if name in _MIRRORED:
+        name, least, most = _MIRRORED[name], most, least
+    if op_name(least) == "max" and is_integer(least):
+        return [compare(name, side, most) for side in operands(least)]
+    if op_name(most) == "min" and is_integer(most):
+        return [compare(name, least, side) for side in operands(most)]
+    value, bound = _absolute(least), const_value(most)
+    if op_name(least) == "mul" and is_integer(least) and bound is not None and bound >= 0:
+        left, right = operands(least)
+        root = isqrt(int(bound) - (name == "lt")) if bound else 0
+        if structural_equal(left, right) and (name == "le" or bound):
+            value, name, most = left, "le", like(left, root)
+    if value is None:
+        return None
+    return [compare(name, value, most), compare(_WITHIN[name], value, neg(most))]
 
 
 def affirmed(condition: Expr) -> list[Expr]:
     """`conjuncts`, some of them new: ``not (a or b) → not a, not b``, and ``not a != b → a == b``
-    for integers, and ``abs(a) < b → a < b, a > -b``.
+    for integers, ``abs(a) < b → a < b, a > -b``, ``a*a < 9 → a <= 2, a >= -2`` and ``max(a, b) < c
+    → a < c, b < c``.
     """
     pending, parts = conjuncts(condition)[::-1], []
     while pending:
@@ -247,10 +276,8 @@ def affirmed(condition: Expr) -> list[Expr]:
             pending += [negate(side) for side in operands(inside)[::-1]]
         elif inside is not None and op_name(opposite := negate(inside)) != "not":
             pending += conjuncts(opposite)[::-1]
-        elif (value := _of_absolute(part)) is not None:
-            most = operands(part)[1]
-            parts.append(compare(op_name(part), value, most))
-            parts.append(compare(_WITHIN[op_name(part)], value, neg(most)))
+        elif (bounds := _bounds(part)) is not None:
+            pending += bounds[::-1]
         else:
             parts.append(part)
     return parts

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from ..errors import NotDifferentiableError
-from ..expr.build import conjuncts, variable
+from ..expr.build import affirmed, variable
 from ..expr.integers.bits import without_bits
 from ..expr.integers.decided_divisions import with_decided_divisions
 from ..expr.integers.intervals import range_intervals
@@ -146,11 +146,11 @@ def _terms_at(
 
 
 def _split(conditions: Sequence[Condition]) -> tuple[Condition, ...]:
-    """Split conjunctions into separate conditions: ``a and b → a, b``."""
+    """Split conjunctions into separate conditions: ``a and abs(b) < c → a, b < c, b > -c``."""
     return tuple(
         Condition(part, condition.guards)
         for condition in conditions
-        for part in conjuncts(condition.expr)
+        for part in affirmed(condition.expr)
     )
 
 

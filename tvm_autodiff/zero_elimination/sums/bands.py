@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...expr.build import affirmed
 from ...expr.nodes import COMPARISONS, Axis, Expr, is_integer, op_name, operands
 from ...expr.rewrite import contains_load, depends_on, postorder
 from ...expr.structural import StructuralKeys
@@ -23,8 +24,8 @@ def is_banded(sources: Sequence[Expr], axes: Sequence[Axis]) -> bool:
     >>> t, s, k = te.var("t"), te.reduce_axis((0, 100), "s"), te.reduce_axis((0, 5), "k")
     >>> is_banded([te.all(t - s >= 0, t - s < 5)], [s]), is_banded([s <= t], [s])
     (True, False)
-    >>> is_banded([te.all(t + k >= 2, t + k < 102)], [k])
-    False
+    >>> is_banded([te.all(t + k >= 2, t + k < 102)], [k]), is_banded([te.abs(t - s) < 5], [s])
+    (False, True)
     """
     summed = [axis.var for axis in axes]
     keys = StructuralKeys()
@@ -33,8 +34,8 @@ def is_banded(sources: Sequence[Expr], axes: Sequence[Axis]) -> bool:
         if op_name(node) not in COMPARISONS or contains_load(node):
             continue
         if is_integer(operands(node)[0]) and depends_on(node, summed):
-            bound = bound_of(node, keys)
-            bounds += [] if bound is None else [bound]
+            found = [bound_of(part, keys) for part in affirmed(node)]
+            bounds += [bound for bound in found if bound is not None]
     return any(
         one.terms == other.opposite and _is_narrow(one, one.constant + other.constant, axes, keys)
         for number, one in enumerate(bounds)

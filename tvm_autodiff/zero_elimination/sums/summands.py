@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...expr.build import add, all_of, any_of, conjuncts, div, like, mul, neg, negate, sum_of
+from ...expr.build import add, affirmed, all_of, any_of, div, like, mul, neg, negate, sum_of
 from ...expr.nodes import (
     Expr,
     const_value,
@@ -235,7 +235,7 @@ _RULES: dict[str, _Rule] = {
 
 
 def _conditions(exprs: Sequence[Expr], guards: bool) -> list[Condition]:
-    return [Condition(part, guards) for expr in exprs for part in conjuncts(expr)]
+    return [Condition(part, guards) for expr in exprs for part in affirmed(expr)]
 
 
 def _conjunction(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.schedule.nest.reductions.prefix_reductions import prefix_reduction_of
+from tvm_autodiff.schedule.rewrites.normal_form import normal_form
 from tvm_autodiff.schedule.rewrites.sums.scanned_sums import with_scanned_sums
 
 N, M = 5, 24
@@ -138,3 +139,57 @@ def test_conditions_of_rows_keep_the_reads_of_a_prefix_sum_in_bounds():
     assert prefixes([changed]) == 1
     [want], [got] = evaluate_graph([y], given), evaluate_graph([changed], given, strict=True)
     np.testing.assert_array_equal(got, want)
+
+
+ONE = te.const(1.0, "float64")
+#: ways to write a sum of the elements up to j
+FORMS = {
+    "a number": lambda i, j, k: tirx.Cast("float64", k.var <= j) * x[i, k],
+    "a number among others": lambda i, j, k: w[k] * tirx.Cast("float64", k.var <= j) * x[i, k],
+    "a choice of numbers": lambda i, j, k: tirx.Select(k <= j, ONE, ZERO) * x[i, k],
+    "a negation": lambda i, j, k: te.if_then_else(tirx.Not(k > j), x[i, k], ZERO),
+    "the other branch": lambda i, j, k: te.if_then_else(k > j, ZERO, x[i, k]),
+    "within a mask": lambda i, j, k: te.if_then_else(
+        w[k] > 0, te.if_then_else(k <= j, x[i, k], ZERO), ZERO
+    ),
+    "with a mask of what is summed": lambda i, j, k: te.if_then_else(
+        te.all(k <= j, x[i, k] > 0), x[i, k], ZERO
+    ),
+    "with a mask of the result": lambda i, j, k: te.if_then_else(
+        te.all(k <= j, head[i, j] > 0), x[i, k], ZERO
+    ),
+    "of what a choice cuts": lambda i, j, k: te.if_then_else(
+        k <= j, tirx.Select(x[i, k] > 0, x[i, k], ZERO), ZERO
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_ways_to_write_a_prefix_sum(name):
+    """The value and its gradient take a step for each element, not for each pair."""
+    k = te.reduce_axis((0, M), "k")
+    y = te.compute((N, M), lambda i, j: te.sum(FORMS[name](i, j, k), axis=k), name="y")
+    [dx] = ad.vjp([y], [x], [head])
+    given = arrays(3)
+    for before in (y, dx):
+        [after] = with_scanned_sums(normal_form([before]))
+        assert prefixes([after]) == 1
+        [got], [want] = evaluate_graph([after], given), evaluate_graph([before], given)
+        np.testing.assert_array_equal(got, want)
+
+
+def test_a_condition_that_the_order_keeps_in_bounds_stays():
+    """Where nothing is summed, the condition of the result is not looked at."""
+    k = te.reduce_axis((0, M), "k")
+    y = te.compute(
+        (N, M),
+        lambda i, j: te.sum(
+            te.if_then_else(te.all(k + 5 <= j, w[j - 5] > 0), x[i, k], ZERO), axis=k
+        ),
+        name="y",
+    )
+    given = arrays(4)
+    [want] = evaluate_graph([y], given)
+    [plain] = normal_form([y])
+    np.testing.assert_array_equal(evaluate_graph(with_scanned_sums([plain]), given)[0], want)
+    np.testing.assert_array_equal(ad.build(list(INPUTS), y)(*given.values()), want)

@@ -10,13 +10,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ....expr.build import all_of, div, if_then_else, multiplied, zero_like
+from ....expr.build import (
+    affirmed,
+    all_of,
+    conjuncts,
+    div,
+    if_then_else,
+    like,
+    multiplied,
+    negate,
+    zero_like,
+)
 from ....expr.factoring import factors_of
 from ....expr.nodes import (
+    BRANCHES,
     Axis,
     Expr,
     Tensor,
     const_value,
+    dtype_of,
+    is_const,
     is_float,
     is_load,
     load,
@@ -24,7 +37,7 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import depends_on, expand_lets, variables_of
+from ....expr.rewrite import contains_load, depends_on, expand_lets, postorder, variables_of
 from ....graph.graph import each_stage, tensors_read_by
 from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import (
@@ -58,7 +71,8 @@ class _Read:
 
 def with_scanned_sums(outputs: Sequence[Tensor]) -> list[Tensor]:
     """``y[k] = Σ_{i,j} if j > k then a[i,j]*b[i,k] → t[i,k] = Σ_j if j > k then a[i,j]; y[k] = Σ_i
-    t[i,k]*b[i,k]``, where t is a prefix sum; ``Σ_k if k <= j then a[k]/b[j] → t[j]/b[j]``, too.
+    t[i,k]*b[i,k]``, where t is a prefix sum; ``Σ_k if k <= j then a[k]/b[j] → t[j]/b[j]``, ``Σ_k if
+    k <= j and m[j] then a[k] → if m[j] then t[j]`` and ``Σ_k float(k <= j)*a[k] → t[j]``, too.
 
     Where no element of the prefix sum counts, a tensor b is multiplied by zero in place of being
     left out; divisors and functions, which may be infinite there, keep a condition.
@@ -73,22 +87,25 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
         return None
     if not is_float(reduction.sources[0]) or not const_value(reduction.condition):
         return None
-    guards, every = factors_of(expand_lets(reduction.sources[0]))
+    source = expand_lets(reduction.sources[0])
+    guards, every = _conditions(source)
+    as_written = _is_plain(source, guards)
     for summed in reduction.axes:
         factors, divisors = _quotients(every, summed)
         inside = [factor for factor in factors if depends_on(factor, [summed.var])]
         outside = [factor for factor in factors if not depends_on(factor, [summed.var])]
-        if not inside or not (outside or divisors or len(reduction.axes) > 1):
-            continue
         within = [guard for guard in guards if depends_on(guard, [summed.var])]
+        rest = [guard for guard in guards if not depends_on(guard, [summed.var])]
+        apart = outside or divisors or rest or len(reduction.axes) > 1
+        if not inside or not (apart or not as_written):
+            continue
         others = [axis for axis in reduction.axes if node_id(axis.var) != node_id(summed.var)]
         if any(depends_on(bound, [summed.var]) for axis in others for bound in bounds_of(axis)):
             continue  # another axis is within it
         prefix = _prefix(op, reduction, summed, others, inside, within)
         loops = loops_of([*op.axis, *others])
-        if prefix is None or not is_safe([*outside, *divisors], loops, thorough=True):
+        if prefix is None or not is_safe([*outside, *divisors, *rest], loops, thorough=True):
             continue
-        rest = [guard for guard in guards if not depends_on(guard, [summed.var])]
         if divisors or not all(is_load(factor) for factor in outside):
             # they may be infinite where nothing is summed
             some = counted(summed, within, [*op.axis, *others])
@@ -105,6 +122,45 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
         left = replace(reduction, axes=tuple(others), sources=(value,))
         return reduction_stage(op.name, list(op.axis), left)
     return None
+
+
+def _conditions(source: Expr) -> tuple[list[Expr], list[Expr]]:
+    """``if k <= j then (if not m[j] then 0 else a[k])*b → (k <= j, m[j]), (a[k], b)``: the
+    conditions of a product, in whatever way they are written, and its factors; ``float(k <= j)*a[k]
+    → (k <= j), (a[k])`` for conditions on loops.
+    """
+    guards, pending = factors_of(source)
+    guards = [part for guard in guards for part in affirmed(guard)]
+    factors: list[Expr] = []
+    while pending:
+        factor = pending.pop(0)
+        if op_name(factor) in BRANCHES:
+            condition, then, otherwise = operands(factor)
+            if is_const(then, 0):
+                condition, then, otherwise = negate(condition), otherwise, then
+            if is_const(otherwise, 0) and not (is_const(then, 1) and contains_load(condition)):
+                guards += affirmed(condition)
+                inner, more = factors_of(then)
+                guards += [part for guard in inner for part in affirmed(guard)]
+                pending = [*more, *pending]
+                continue
+        number = op_name(factor) == "cast" and dtype_of(operands(factor)[0]) == "bool"
+        if number and not contains_load(factor):
+            guards += affirmed(operands(factor)[0])
+        else:
+            factors.append(factor)
+    found = [factor for factor in factors if not is_const(factor, 1)]
+    return guards, found or [like(source, 1)]
+
+
+def _is_plain(source: Expr, guards: Sequence[Expr]) -> bool:
+    """Whether a source has its conditions where a prefix sum is recognised, outermost."""
+    if op_name(source) not in BRANCHES:
+        return not guards
+    condition, then, otherwise = operands(source)
+    return is_const(otherwise, 0) and len(conjuncts(condition)) == len(guards) and not any(
+        op_name(node) in BRANCHES for node in postorder([then])
+    )
 
 
 def _quotients(factors: Sequence[Expr], summed: Axis) -> tuple[list[Expr], list[Expr]]:
