@@ -85,6 +85,27 @@ def test_masked_operands_that_are_read_once_are_not_copied(transposed):
     check(case)
 
 
+def weighted(weight, n):
+    """``Σ_k w(j, k)*x[i, k]`` with weights that are computed from their places."""
+    x, k = cases.placeholder("x", n, n), cases.axis(n)
+    body = lambda i, j: te.sum(weight(j, k) * x[i, k], axis=k)  # noqa: E731
+    return [x], te.compute((n, n), body, name="D")
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        lambda j, k: te.exp(-((k - j) * (k - j)).astype("float32") * 0.1),
+        lambda j, k: 1.0 / (te.abs(k - j) + 1).astype("float32"),
+    ],
+)
+def test_weights_of_places_are_operands(weight):
+    """They are computed once for each pair of places, not for each row."""
+    case = weighted(weight, 150)
+    assert rules_of(case[1]) == ["contraction"]
+    check(case, tolerance=1e-4)
+
+
 def four(*lengths):
     """``out[c, d, e, f] = Σ_a,b x[a, b, c, d]·y[a, b, e, f]``: every step is a row further on."""
     a, b, c, d, e, f = lengths

@@ -112,6 +112,7 @@ INTO_KERNELS = (
     Rewrite(with_added_updates, exact=False),
     Rewrite(with_scanned_sums, exact=False),
     Rewrite(with_factored_sums, exact=False),  # of sums that are added, factors are in common
+    Rewrite(with_divided_factors, exact=False),  # sums with factors have divisors again
     Rewrite(with_window_sums),
     Rewrite(with_joined_sums),
     Rewrite(with_inlined_borders),

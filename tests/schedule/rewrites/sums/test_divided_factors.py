@@ -11,6 +11,7 @@ from tests.evaluate import evaluate_graph
 from tvm_autodiff.expr.nodes import op_name, operands
 from tvm_autodiff.expr.rewrite import postorder, variables_of
 from tvm_autodiff.graph.stage import sources_of
+from tvm_autodiff.schedule.nest.reductions.products import product_of
 from tvm_autodiff.schedule.rewrites.sums.divided_factors import with_divided_factors
 
 ROWS, INNER, COLUMNS = 7, 9, 5
@@ -65,6 +66,26 @@ def test_what_is_divided(name):
     arrays = {t: rng.uniform(0.5, 1.5, [int(n) for n in t.shape]) for t in given}
     [want], [found] = evaluate_graph([y], arrays), evaluate_graph([got], arrays)
     np.testing.assert_allclose(found, want, rtol=1e-13)
+
+
+@pytest.mark.parametrize("inverted", [False, True])
+def test_divisors_of_loops_that_no_factor_has_are_factors(inverted):
+    """A product of matrices, one of which is computed from its places."""
+    _, b, _, _ = tensors()
+    k = te.reduce_axis((0, INNER), "k")
+
+    def body(i, j):
+        divisor = (i + k + 1).astype("float64")
+        return b[k, j] * (1.0 / divisor) if inverted else b[k, j] / divisor
+
+    y = te.compute((ROWS, COLUMNS), lambda i, j: te.sum(body(i, j), axis=k), name="y")
+    [got] = with_divided_factors([y])
+    product = product_of(got.op, of_loops=True)
+    assert product is not None
+    assert sorted(len(operand.variables()) for operand in product.operands) == [2, 2]
+    given = {b: np.random.default_rng(0).standard_normal((INNER, COLUMNS))}
+    [want], [found] = evaluate_graph([y], given), evaluate_graph([got], given)
+    np.testing.assert_allclose(found, want, rtol=1e-14)
 
 
 @pytest.mark.parametrize(("dtype", "moved"), [("float32", True), ("float16", False)])

@@ -83,9 +83,10 @@ def reduced_body(op: Operation) -> Product | Body | Declined:
     """What a stage reduces: a product of operands, or a body of any form.
 
     It is a product if no operand varies along all outputs unless it is a read, whose conditions
-    are no data: such an operand would be copied to be used once.
+    are no data: such an operand would be copied to be used once. Factors of loops alone, ``exp(-(i
+    - k)**2)``, are operands.
     """
-    product = product_of(op)
+    product = product_of(op, of_loops=True)
     if product is not None and len(product.operands) > 1:
         spatial = {node_id(axis.var) for axis in product.axes}
         if all(_is_read(one) or spatial - one.variables() for one in product.operands):

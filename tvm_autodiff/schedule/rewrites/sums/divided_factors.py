@@ -13,6 +13,7 @@ from ....expr.build import div, if_then_else, like, multiplied
 from ....expr.nodes import (
     Expr,
     Tensor,
+    binary,
     const_value,
     dtype_of,
     is_const,
@@ -21,7 +22,7 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import depends_on, expand_lets, variables_of
+from ....expr.rewrite import contains_load, depends_on, expand_lets, variables_of
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import each_stage
 from ....graph.stage import Operation, is_compute, loop_axes, reduction_of, reduction_stage
@@ -29,7 +30,8 @@ from ...nest.reductions.products import is_sum
 
 
 def with_divided_factors(outputs: Sequence[Tensor]) -> list[Tensor]:
-    """``y[i, j] = Σ_k a[i, k]*b[k, j]/d[k] → y[i, j] = Σ_k a[i, k]*(b[k, j]/d[k])``.
+    """``y[i, j] = Σ_k a[i, k]*b[k, j]/d[k] → y[i, j] = Σ_k a[i, k]*(b[k, j]/d[k])``, ``Σ_k a[k, j]/
+    float(i + k + 1) → Σ_k a[k, j]*(1/float(i + k + 1))``.
 
     The factor of the fewest loops is divided that has those of the divisor. Divisors that the sum
     does not change are left to `factored_sums`. A quotient may leave the range of float16 where a
@@ -64,19 +66,26 @@ def _divided(product: Expr, loops: set[int], summed: Sequence[Expr]) -> Expr | N
     factors, divisors = _parts(product)
     uses = [_loops(factor, loops) for factor in factors]
     whole = frozenset[int]().union(*uses)
-    left, moved = [], False
+    left, numbers, moved = [], [], False
     for divisor in divisors:
         own = _loops(divisor, loops)
         wider = [n for n, use in enumerate(uses) if own <= use < whole]
-        if not wider or not depends_on(divisor, summed):
+        if not depends_on(divisor, summed):
             left.append(divisor)
-            continue
-        place = min(wider, key=lambda n: len(uses[n]))
-        factors[place] = div(factors[place], divisor)
-        moved = True
+        elif wider:
+            place = min(wider, key=lambda n: len(uses[n]))
+            factors[place] = div(factors[place], divisor)
+            moved = True
+        elif own < own | whole and not contains_load(divisor):
+            numbers.append(binary("div", like(divisor, 1), divisor))
+            moved = True
+        else:
+            left.append(divisor)
     if not moved:
         return None
     value = multiplied(factors)
+    for number in numbers:
+        value = binary("mul", value, number)  # `mul` would divide by the divisor again
     for divisor in left:
         value = div(value, divisor)
     return value
