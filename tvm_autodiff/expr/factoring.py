@@ -24,7 +24,7 @@ from .nodes import (
     operands,
     with_operands,
 )
-from .rewrite import expand_lets, postorder
+from .rewrite import contains_load, expand_lets, postorder
 from .sharing.lets import merge_equal
 
 #: whether a loop around an expression changes a part of it
@@ -295,6 +295,13 @@ def factors_of(source: Expr) -> tuple[list[Expr], list[Expr]]:
     return list(guards.values()), [factor for factor, _ in pairs]
 
 
+def _is_conditional(factor: Expr) -> bool:
+    """``if c then b else 0``, or a choice between b and zero by loops."""
+    if op_name(factor) not in BRANCHES or not is_const(operands(factor)[2], 0):
+        return False
+    return op_name(factor) == "if_then_else" or not contains_load(operands(factor)[0])
+
+
 def conditional_factors(source: Expr) -> list[tuple[Expr, tuple[Expr, ...]]]:
     """The factors of a product, each with the conditions under which it is written.
 
@@ -307,7 +314,7 @@ def conditional_factors(source: Expr) -> list[tuple[Expr, tuple[Expr, ...]]]:
         name = op_name(factor)
         if name == "mul":
             pending = [*((part, conditions) for part in operands(factor)), *pending]
-        elif name == "if_then_else" and is_const(operands(factor)[2], 0):
+        elif _is_conditional(factor):
             condition, then, _ = operands(factor)
             pending.insert(0, (then, (*conditions, *conjuncts(condition))))
         else:

@@ -101,7 +101,7 @@ def weighted(weight, n):
 )
 def test_weights_of_places_are_operands(weight):
     """They are computed once for each pair of places, not for each row."""
-    case = weighted(weight, 150)
+    case = weighted(weight, 64)
     assert rules_of(case[1]) == ["contraction"]
     check(case, tolerance=1e-4)
 
