@@ -16,6 +16,7 @@ from tvm_ffi import structural_equal
 
 from .dtypes import common_index, integer_range
 from .nodes import (
+    INDEX_DTYPES,
     Expr,
     Var,
     binary,
@@ -252,6 +253,8 @@ def _bounds(comparison: Expr) -> list[Expr] | None:
         return [compare(name, side, most) for side in operands(least)]
     if op_name(most) == "min" and is_integer(most):
         return [compare(name, least, side) for side in operands(most)]
+    if not is_float(least) and dtype_of(least) not in INDEX_DTYPES:
+        return None  # the size of the least number of a narrow type is no number of it
     value, bound = _absolute(least), const_value(most)
     if op_name(least) == "mul" and is_integer(least) and bound is not None and bound >= 0:
         left, right = operands(least)

@@ -24,7 +24,8 @@ from .nodes import (
     operands,
     with_operands,
 )
-from .rewrite import contains_load, expand_lets, postorder
+from .rewrite import contains, expand_lets, postorder
+from .sharing.failing import can_fail
 from .sharing.lets import merge_equal
 
 #: whether a loop around an expression changes a part of it
@@ -296,10 +297,10 @@ def factors_of(source: Expr) -> tuple[list[Expr], list[Expr]]:
 
 
 def _is_conditional(factor: Expr) -> bool:
-    """``if c then b else 0``, or a choice between b and zero by loops."""
+    """``if c then b else 0``, or a choice between b and zero by what can be looked at anywhere."""
     if op_name(factor) not in BRANCHES or not is_const(operands(factor)[2], 0):
         return False
-    return op_name(factor) == "if_then_else" or not contains_load(operands(factor)[0])
+    return op_name(factor) == "if_then_else" or not contains(operands(factor)[0], can_fail)
 
 
 def conditional_factors(source: Expr) -> list[tuple[Expr, tuple[Expr, ...]]]:

@@ -44,7 +44,8 @@ x for an array of one element: topi.max and te.compute compute tensors
     try:
         yield
     finally:
-        delattr(te.Tensor, _PROTOCOL)
+        if hasattr(te.Tensor, _PROTOCOL):  # another thread may have been first
+            delattr(te.Tensor, _PROTOCOL)
 
 
 def _refused(self: te.Tensor, function: Any, _types: Any, _args: Any, _kwargs: Any) -> Any:

@@ -237,3 +237,11 @@ def test_sums_over_zeros_are_told(name):
 def test_conditions_as_bounds(condition, parts):
     a, b = te.var("a"), te.var("b")
     assert [text(simplify(part)) for part in affirmed(condition(a, b))] == parts
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_sizes_of_narrow_numbers_are_no_bounds(dtype):
+    """Of an int8, -128 has no size, and 16*16 is 0."""
+    a = te.var("a", dtype)
+    for condition in (te.abs(a) < tirx.const(3, dtype), a * a < tirx.const(9, dtype)):
+        assert len(affirmed(condition)) == 1

@@ -193,3 +193,20 @@ def test_a_condition_that_the_order_keeps_in_bounds_stays():
     [plain] = normal_form([y])
     np.testing.assert_array_equal(evaluate_graph(with_scanned_sums([plain]), given)[0], want)
     np.testing.assert_array_equal(ad.build(list(INPUTS), y)(*given.values()), want)
+
+
+def test_a_choice_within_a_branch_keeps_its_condition_there():
+    """``w[k - 1]`` is read where the branch is taken: joined conditions are all looked at."""
+    k = te.reduce_axis((0, M), "k")
+
+    def body(i, j):
+        chosen = tirx.Select(w[k - 1] > 0, x[i, k], ZERO)
+        return te.sum(te.if_then_else(te.all(k <= j, k >= 1), chosen, ZERO), axis=k)
+
+    y = te.compute((N, M), body, name="y")
+    given = arrays(5)
+    [plain] = normal_form([y])
+    [changed] = with_scanned_sums([plain])
+    [want] = evaluate_graph([y], given)
+    np.testing.assert_array_equal(evaluate_graph([changed], given, strict=True)[0], want)
+    np.testing.assert_array_equal(ad.build(list(INPUTS), y)(*given.values()), want)

@@ -89,9 +89,16 @@ def reduced_body(op: Operation) -> Product | Body | Declined:
     product = product_of(op, of_loops=True)
     if product is not None and len(product.operands) > 1:
         spatial = {node_id(axis.var) for axis in product.axes}
-        if all(_is_read(one) or spatial - one.variables() for one in product.operands):
+        reused = all(_is_read(one) or spatial - one.variables() for one in product.operands)
+        if reused and not any(map(_fails_outside, product.operands)):
             return product
     return body_of(op)
+
+
+def _fails_outside(operand: Operand) -> bool:
+    """Whether a factor of loops alone may divide by zero beyond their ends, where copies go on."""
+    alone = not contains_load(operand.expr)
+    return alone and any(map(_may_divide_by_zero, postorder(operand.expr)))
 
 
 def _is_read(operand: Operand) -> bool:

@@ -54,7 +54,7 @@ from ....graph.stage import (
 )
 from ....graph.structural import EqualStages
 from ...nest.axis_bounds import counted
-from ...nest.in_range import is_safe, loops_of
+from ...nest.in_range import Loops, is_safe, loops_of
 from ...nest.reductions.prefix_reductions import is_number, prefix_reduction_of
 from ...nest.reductions.products import is_sum, read_inside
 from ..prefix_lookups import looked_up
@@ -88,7 +88,7 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
     if not is_float(reduction.sources[0]) or not const_value(reduction.condition):
         return None
     source = expand_lets(reduction.sources[0])
-    guards, every = _conditions(source)
+    guards, every = _conditions(source, loops_of([*op.axis, *reduction.axes]))
     as_written = _is_plain(source, guards)
     for summed in reduction.axes:
         factors, divisors = _quotients(every, summed)
@@ -124,33 +124,44 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
     return None
 
 
-def _conditions(source: Expr) -> tuple[list[Expr], list[Expr]]:
+def _conditions(source: Expr, loops: Loops) -> tuple[list[Expr], list[Expr]]:
     """``if k <= j then (if not m[j] then 0 else a[k])*b → (k <= j, m[j]), (a[k], b)``: the
     conditions of a product, in whatever way they are written, and its factors; ``float(k <= j)*a[k]
-    → (k <= j), (a[k])`` for conditions on loops.
+    → (k <= j), (a[k])`` for conditions on loops. Conditions of a choice may be looked at anywhere.
     """
-    guards, pending = factors_of(source)
-    guards = [part for guard in guards for part in affirmed(guard)]
+    conditions, pending = factors_of(source)
     factors: list[Expr] = []
     while pending:
         factor = pending.pop(0)
-        if op_name(factor) in BRANCHES:
-            condition, then, otherwise = operands(factor)
-            if is_const(then, 0):
-                condition, then, otherwise = negate(condition), otherwise, then
-            if is_const(otherwise, 0) and not (is_const(then, 1) and contains_load(condition)):
-                guards += affirmed(condition)
-                inner, more = factors_of(then)
-                guards += [part for guard in inner for part in affirmed(guard)]
-                pending = [*more, *pending]
-                continue
-        number = op_name(factor) == "cast" and dtype_of(operands(factor)[0]) == "bool"
-        if number and not contains_load(factor):
-            guards += affirmed(operands(factor)[0])
-        else:
+        found = _chosen(factor, loops)
+        if found is None:
             factors.append(factor)
-    found = [factor for factor in factors if not is_const(factor, 1)]
-    return guards, found or [like(source, 1)]
+            continue
+        condition, value = found
+        inner, more = factors_of(value)
+        conditions += [condition, *inner]
+        pending = [*more, *pending]
+    factors = [factor for factor in factors if not is_const(factor, 1)]
+    guards = [part for condition in conditions for part in affirmed(condition)]
+    return guards, factors or [like(source, 1)]
+
+
+def _chosen(factor: Expr, loops: Loops) -> tuple[Expr, Expr] | None:
+    """``select(c, v, 0) → c, v``, ``if c then 0 else v → not c, v``, ``float(c) → c, 1``."""
+    if op_name(factor) in BRANCHES:
+        condition, then, otherwise = operands(factor)
+        if is_const(then, 0):
+            condition, then, otherwise = negate(condition), otherwise, then
+        if not is_const(otherwise, 0):
+            return None
+    elif op_name(factor) == "cast" and dtype_of(operands(factor)[0]) == "bool":
+        condition, then = operands(factor)[0], like(factor, 1)
+    else:
+        return None
+    if is_const(then, 1) and contains_load(condition):
+        return None  # a mask is a factor
+    branch = op_name(factor) == "if_then_else"
+    return (condition, then) if branch or is_safe([condition], loops, thorough=True) else None
 
 
 def _is_plain(source: Expr, guards: Sequence[Expr]) -> bool:
