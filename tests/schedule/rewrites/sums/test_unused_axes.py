@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 from tests.evaluate import evaluate_graph
 from tvm_autodiff import build, differentiate
+from tvm_autodiff.expr.nodes import op_name
 from tvm_autodiff.graph.graph import Graph
-from tvm_autodiff.graph.stage import axis_range, is_compute, reduced_axes
+from tvm_autodiff.graph.stage import axis_range, bodies, is_compute, reduced_axes
 from tvm_autodiff.schedule.rewrites.sums.unused_axes import without_repeated_elements
 from tvm_autodiff.schedule.rewrites.table import BEFORE_KERNELS, rewritten
 
@@ -106,3 +107,23 @@ def test_the_gradient_of_a_mean_over_a_broadcast_has_no_loop():
     np.testing.assert_allclose(
         build([x, w], dx)(*given), L * np.exp(given[0]) * given[1], rtol=1e-12
     )
+
+
+@pytest.mark.parametrize(("node", "sign"), [(tirx.Max, -1.0), (tirx.Min, 1.0)])
+def test_a_reducer_that_begins_with_zero_keeps_it(node, sign):
+    """Where no axis is left, the number that the reducer begins with still counts."""
+    from_zero = te.comm_reducer(lambda a, b: node(a, b), lambda t: tirx.const(0, t))
+    m = te.reduce_axis((0, L), "m")
+    y = te.compute((N,), lambda i: from_zero(x[i, 0], axis=m), name="y")
+    data = sign * np.arange(1.0, N * K + 1).reshape(N, K)
+    [got] = evaluate_graph(without_repeated_elements([y]), {x: data})
+    np.testing.assert_array_equal(got, np.zeros(N))
+    np.testing.assert_array_equal(build([x], y)(data), np.zeros(N))
+
+
+@pytest.mark.parametrize("reduce", [te.max, te.min])
+def test_the_least_number_does_not_count(reduce):
+    m = te.reduce_axis((0, L), "m")
+    y = te.compute((N,), lambda i: reduce(x[i, 0], axis=m), name="y")
+    [got] = without_repeated_elements([y])
+    assert op_name(bodies(got.op)[0]) == "load"

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ....expr.build import const, mul
+from ....expr.build import cast, const, mul
 from ....expr.dtypes import bits_of, integer_range
-from ....expr.nodes import Axis, Expr, Tensor, dtype_of, load, node_id
+from ....expr.nodes import Axis, Expr, Tensor, binary, dtype_of, load, node_id
 from ....expr.rewrite import variables_of
 from ....graph.graph import each_stage
 from ....graph.stage import (
@@ -25,6 +25,7 @@ from ....graph.stage import (
     reduction_stage,
     with_bodies,
 )
+from ....rules.reductions.arg_reduction import is_neutral
 from ....rules.reductions.reducers import classify
 
 _MOST = integer_range("int32")[1]  #: elements of which a type of 32 bits holds the number
@@ -50,14 +51,20 @@ def _once(op: Operation) -> list[Tensor] | None:
     def scaled(value: Expr, kind: str) -> Expr:
         return mul(value, const(count, dtype_of(value))) if kind == "sum" else value
 
+    def begun(value: Expr, kind: str, identity: Expr) -> Expr:
+        """The value, or the first one of the reducer if that is larger than negative ones."""
+        own = kind == "sum" or is_neutral(identity, "gt" if kind == "max" else "lt")
+        return value if own else binary(kind, value, cast(dtype_of(value), identity))
+
     kept = tuple(axis for axis in reduction.axes if axis not in unused)
     if not kept:
-        return with_bodies(op, [*map(scaled, reduction.sources, kinds)])
+        values = map(begun, reduction.sources, kinds, reduction.combiner.identity)
+        return with_bodies(op, [*map(scaled, values, kinds)])
     if "sum" not in kinds:
         return reduction_stage(op.name, list(op.axis), replace(reduction, axes=kept))
     once = reduction_stage(f"{op.name}_once", list(op.axis), replace(reduction, axes=kept))
-    values = [load(tensor, axis_vars(op)) for tensor in once]
-    return with_bodies(op, [*map(scaled, values, kinds)])
+    totals = [load(tensor, axis_vars(op)) for tensor in once]
+    return with_bodies(op, [*map(scaled, totals, kinds)])
 
 
 def _unused(reduction: Reduction) -> list[Axis]:
