@@ -49,7 +49,7 @@ from .narrow import PROMOTED, WIDER, reduced
 _INT32 = integer_range("int32")
 _NUMBERS = ("int", "uint", "bool", "float", "bfloat")
 #: nodes whose value is exact arithmetic of their operands
-_EXACT = frozenset((*ARITHMETIC, "select", "if_then_else", "likely", "ramp", "broadcast", "abs"))
+EXACT = frozenset((*ARITHMETIC, "select", "if_then_else", "likely", "ramp", "broadcast", "abs"))
 
 #: kind of read → the shape of what it reads, its indices, and the read at others
 Reads = Mapping[
@@ -259,7 +259,7 @@ class _Rewriting:
             return self._comparison(node)
         if not is_integer(node) and name == "cast":
             return _rebuilt(node, old, parts)  # a float of a wide integer
-        if is_index(node) and name in _EXACT and self._counts(node, exact):
+        if is_index(node) and name in EXACT and self._counts(node, exact):
             return self._arithmetic(node, old, parts)
         if is_integer(node) and name == "cast" and is_integer(old[0]):
             return self._cast(node, old[0], parts[0], exact)
@@ -378,7 +378,7 @@ def _rebuilt(node: Expr, old: Sequence[Expr], new: Sequence[Expr]) -> Expr:
     """The node over other operands, in the dtype that follows from them."""
     if _same(old, new):
         return node
-    if op_name(node) in _EXACT and is_integer(node):
+    if op_name(node) in EXACT and is_integer(node):
         return _typed(node, new)
     if len(old) == len(operands(node)):
         return with_operands(node, new)

@@ -8,18 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ....expr.dtypes import integer_range
-from ....expr.integers.intervals import (
-    ARITHMETIC,
-    Interval,
-    Intervals,
-    contains,
-    is_index,
-    scalar_dtype,
-)
+from ....expr.integers.intervals import Interval, Intervals, contains, is_index, scalar_dtype
+from ....expr.integers.widths import EXACT
 from ....expr.nodes import COMPARISONS, Expr, Var, address, is_integer, op_name, operands
-
-#: nodes that compute an index from others, besides arithmetic
-_COMPUTED = frozenset((*ARITHMETIC, "select", "if_then_else", "likely", "ramp", "broadcast", "abs"))
 
 
 class Fitting:
@@ -71,7 +62,7 @@ class Fitting:
             [source] = operands(node)
             own = integer_range(scalar_dtype(node))
             return not is_integer(source) or contains(own, self._bounds.of(source))
-        if name not in _COMPUTED:
+        if name not in EXACT:
             return True
         return is_index(node) and contains(
             integer_range(scalar_dtype(node)), self._bounds.of(node)
