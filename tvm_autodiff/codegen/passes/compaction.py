@@ -4,9 +4,9 @@ A schedule of primitives leaves whole stages as buffers of which one block needs
 compaction shrinks them. Functions written as loops allocate what they need, so the pass changes
 nothing, but its time is quadratic in the number of bound integers. LLVM and nvcc find common
 subexpressions; TVM's pass places a definition used in a let and in a later statement behind the
-let, and rejects its own result. LLVM also hoists conditions out of loops, and TVM's pass
-for it simplifies every function once more. Splits of indices are written another way only in
-schedules of primitives.
+let, and rejects its own result. LLVM also hoists conditions out of loops, and TVM's pass for it
+simplifies every function once more. Splits of indices are written another way only in schedules of
+primitives.
 """
 
 from __future__ import annotations
