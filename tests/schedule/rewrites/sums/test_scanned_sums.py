@@ -210,3 +210,15 @@ def test_a_choice_within_a_branch_keeps_its_condition_there():
     [want] = evaluate_graph([y], given)
     np.testing.assert_array_equal(evaluate_graph([changed], given, strict=True)[0], want)
     np.testing.assert_array_equal(ad.build(list(INPUTS), y)(*given.values()), want)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_an_infinite_number_that_does_not_count(exact):
+    """Zero times infinity is no number: only exact math multiplies by a condition."""
+    k = te.reduce_axis((0, M), "k")
+    y = te.compute((N, M), lambda i, j: te.sum(FORMS["a number"](i, j, k), axis=k), name="y")
+    given = arrays(6)
+    given[x][:, M - 1] = np.inf  # counts for the last result alone
+    got = ad.build(list(INPUTS), y, exact_math=exact)(*given.values())
+    assert np.isnan(got[:, : M - 1]).all() if exact else np.isfinite(got[:, : M - 1]).all()
+    assert np.isinf(got[:, M - 1]).all()

@@ -76,7 +76,7 @@ def _divided(product: Expr, loops: set[int], summed: Sequence[Expr]) -> Expr | N
             place = min(wider, key=lambda n: len(uses[n]))
             factors[place] = div(factors[place], divisor)
             moved = True
-        elif own < own | whole and not contains_load(divisor):
+        elif not whole <= own and not contains_load(divisor):
             numbers.append(binary("div", like(divisor, 1), divisor))
             moved = True
         else:

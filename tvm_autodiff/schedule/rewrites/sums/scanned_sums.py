@@ -89,15 +89,14 @@ def _scanned(op: Operation, equal: EqualStages) -> list[Tensor] | None:
         return None
     source = expand_lets(reduction.sources[0])
     guards, every = _conditions(source, loops_of([*op.axis, *reduction.axes]))
-    as_written = _is_plain(source, guards)
+    changed = not _is_plain(source, guards)
     for summed in reduction.axes:
         factors, divisors = _quotients(every, summed)
         inside = [factor for factor in factors if depends_on(factor, [summed.var])]
         outside = [factor for factor in factors if not depends_on(factor, [summed.var])]
         within = [guard for guard in guards if depends_on(guard, [summed.var])]
         rest = [guard for guard in guards if not depends_on(guard, [summed.var])]
-        apart = outside or divisors or rest or len(reduction.axes) > 1
-        if not inside or not (apart or not as_written):
+        if not inside or not (outside or divisors or rest or changed or len(reduction.axes) > 1):
             continue
         others = [axis for axis in reduction.axes if node_id(axis.var) != node_id(summed.var)]
         if any(depends_on(bound, [summed.var]) for axis in others for bound in bounds_of(axis)):
