@@ -176,15 +176,16 @@ def _schedule(schedule: Any, block: Any, op: Operation, machine: Machine, thread
     strided = _strided_axis(op)
     if strided is not None:
         side = machine.line_bytes // itemsize(dtype_of(op.output(0)))
+        run = max(side, _run_in_cache(op, machine) // side * side)
         outer, tile = [], []
         for number, loop in enumerate(loops):
             extent = extent_of(schedule, loop)
             if number not in (strided, len(loops) - 1):
                 outer.append(loop)
-            elif extent is not None and extent <= side:
+            elif extent is not None and extent <= (run if number == len(loops) - 1 else side):
                 tile.append(loop)  # a part of it would need a condition
             else:
-                start, inner = schedule.split(loop, [None, side])
+                start, inner = schedule.split(loop, [None, side if number == strided else run])
                 outer.append(start)
                 tile.append(inner)
         schedule.reorder(*outer, *tile)
@@ -304,6 +305,24 @@ def _uses_as_values(op: Operation, variables: Sequence[Var]) -> bool:
         if not is_load(node)
         for part in operands(node)
     )
+
+
+def _run_in_cache(op: Operation, machine: Machine) -> int:
+    """The elements along the last axis whose reads half of the first cache holds, where one line
+    holds several of them: the pixels of an image whose channels are next to each other. 0 where
+    each is in a line of its own.
+    """
+    variables = axis_vars(op)
+    moved = 0
+    for node in postorder(bodies(op)):
+        if is_load(node) and depends_on(node, variables[-1:]):
+            stride = stride_of(node, node_id(variables[-1]), variables)
+            if not isinstance(stride, int) or abs(stride) * itemsize(dtype_of(node)) > (
+                machine.line_bytes
+            ):
+                return 0
+            moved += abs(stride) * itemsize(dtype_of(node))
+    return machine.first_cache_bytes // 2 // moved if moved else 0
 
 
 def _strided_axis(op: Operation) -> int | None:
