@@ -37,7 +37,9 @@ _STEPS = frozenset(("floor", "ceil", "round", "nearbyint", "trunc", "fmod", "flo
 _OPERATIONS = frozenset(("add", "sub", "mul", "div"))
 
 
-def factored(roots: Sequence[Expr], varies: Varies) -> list[Expr]:
+def factored(
+    roots: Sequence[Expr], varies: Varies, stays: Varies = lambda part: False
+) -> list[Expr]:
     """``a*b*c + d*b*a → (c + d)*a*b``, and ``(x*2)*s → x*(s*2)`` if only x varies.
 
     Parameters
@@ -46,6 +48,8 @@ def factored(roots: Sequence[Expr], varies: Varies) -> list[Expr]:
         Expressions of the same loops. What they share is shared afterwards.
     varies : callable
         Whether a loop changes a part. Literals are multiplied with what none changes.
+    stays : callable
+        Whether a reciprocal is a factor; others divide: ``x*(1/s) → x/s``.
 
     Returns
     -------
@@ -53,13 +57,16 @@ def factored(roots: Sequence[Expr], varies: Varies) -> list[Expr]:
         Without lets; the given ones if nothing is saved.
     """
     merged = merge_equal([expand_lets(root) for root in roots])
-    found = _Factoring(merged, varies)
+    found = _Factoring(merged, varies, stays)
     changed = merge_equal([found.expression(root) for root in merged])
     return changed if _work(changed, varies) < _work(merged, varies) else list(roots)
 
 
-def apart(root: Expr, varies: Varies) -> tuple[Expr, Callable[[Expr], Expr]] | None:
-    """``f(k)*a/b → f(k), and sum → sum*a/b`` for a and b that no loop changes.
+def apart(
+    root: Expr, varies: Varies, stays: Varies = lambda part: False
+) -> tuple[Expr, Callable[[Expr], Expr]] | None:
+    """``f(k)*a/b → f(k), and sum → sum*a/b`` for a and b that no loop changes. Reciprocals that
+    stay are factors.
 
     Returns
     -------
@@ -68,7 +75,7 @@ def apart(root: Expr, varies: Varies) -> tuple[Expr, Callable[[Expr], Expr]] | N
         none does.
     """
     [merged] = merge_equal([expand_lets(root)])
-    found = _Factoring([merged], varies)
+    found = _Factoring([merged], varies, stays)
     product = found.product(merged)
     inside = tuple(f for f in product.factors if varies(f.node))
     outside = tuple(f for f in product.factors if not varies(f.node))
@@ -155,8 +162,8 @@ def _below_steps(order: Sequence[Expr]) -> set[int]:
 class _Factoring:
     """The factors of each node of some expressions, which share equal parts."""
 
-    def __init__(self, roots: Sequence[Expr], varies: Varies) -> None:
-        self._varies = varies
+    def __init__(self, roots: Sequence[Expr], varies: Varies, stays: Varies) -> None:
+        self._varies, self._stays = varies, stays
         order = postorder(list(roots))
         uses = Counter(node_id(part) for node in order for part in operands(node))
         uses.update(map(node_id, roots))
@@ -205,6 +212,8 @@ class _Factoring:
             left, right = (self._known[node_id(part)] for part in parts)
             if name == "mul" and _is_moderate(left.literal * right.literal):
                 return left.times(right)
+            if name == "div" and is_const(parts[0], 1) and self._stays(node):
+                return self._one(self._rebuilt(node))
             if name == "div":
                 return left.times(_Product(1.0, (_Factor(self.expression(parts[1]), True),)))
             if name in ("add", "sub"):

@@ -45,19 +45,19 @@ class _Use:
 
     Attributes
     ----------
-    operations : int
-        Of the factors of the elimination, at one point.
+    evaluation : int
+        The operations of the factors of the elimination, each at the points of its loops.
     """
 
     term: Term
     shared: Shared
     left: int
-    operations: int
+    evaluation: int
 
     @property
     def cost(self) -> int:
         """The operations of the term in its own order."""
-        return self.term.cost * self.operations
+        return self.term.cost + self.evaluation
 
 
 def shared_eliminations(terms: Sequence[Term]) -> dict[Place, Shared]:
@@ -91,7 +91,7 @@ def _saved(uses: Sequence[_Use]) -> int:
     extents = contraction.extents()
     variables = contraction.variables()
     factors = [variables[number] for number in shared.elimination.factors]
-    own = multiplications(factors, frozenset(shared.kept), extents) * uses[0].operations
+    own = multiplications(factors, frozenset(shared.kept), extents) + uses[0].evaluation
     if all(use.left for use in uses):  # else it takes the place of a stage
         own += STORE * points(frozenset(shared.kept), extents)
     return sum(use.cost - use.left for use in uses) - own
@@ -113,12 +113,16 @@ def _uses(terms: Sequence[Term]) -> Iterator[_Use]:
             shared = _shared(term.contraction, elimination, keys, known)
             left = _left(term.contraction, shared)
             if left < term.cost:
-                yield _Use(term, shared, left, _operations(term.contraction, elimination))
+                yield _Use(term, shared, left, _evaluation(term.contraction, elimination))
 
 
-def _operations(term: Contraction, one: Elimination) -> int:
-    """The operations of the factors of an elimination; a product of reads counts as one."""
-    return max(1, operations_of([term.factors[number].expr for number in one.factors]))
+def _evaluation(term: Contraction, one: Elimination) -> int:
+    """The operations of the factors of an elimination, each at the points of its loops."""
+    extents, loops = term.extents(), term.variables()
+    return sum(
+        operations_of([term.factors[number].expr]) * points(loops[number], extents)
+        for number in one.factors
+    )
 
 
 def _beginnings(term: Contraction) -> Iterator[Elimination]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
-from ....expr.build import div, if_then_else, like, mul, multiplied, neg
+from ....expr.build import div, if_then_else, like, mul, multiplied, neg, negate
 from ....expr.costly import is_expensive, may_be_infinite
 from ....expr.factoring import factors_of
 from ....expr.nodes import (
@@ -20,6 +21,7 @@ from ....expr.nodes import (
     operands,
 )
 from ....expr.rewrite import depends_on, expand_lets, postorder
+from ....expr.structural import StructuralKeys
 from ....graph.sizes.loop_sizes import is_size
 from ....graph.stage import (
     Operation,
@@ -30,7 +32,7 @@ from ....graph.stage import (
     reduction_stage,
 )
 from ...cost import CALL, STORE, SYMBOLIC_SIZE
-from ...nest.in_range import Loops, loops_of
+from ...nest.in_range import Loops, is_safe, loops_of
 from ...nest.reductions.products import (
     Operand,
     Product,
@@ -127,7 +129,28 @@ def _contractions(op: Operation, terms: Callable[[Expr], list[Expr]]) -> list[Co
         if one is None or not one.summed <= frozenset[int]().union(*one.variables()):
             return []
         found.append(one)
-    return found
+    return _collected(found)
+
+
+def _collected(terms: Sequence[Contraction]) -> list[Contraction]:
+    """``a*b + b*a*2 → a*b*3``: terms of equal factors are one; terms that cancel stay, because
+    what is infinite has no difference.
+    """
+    keys = StructuralKeys()
+    found: dict[Hashable, list[Contraction]] = {}
+    for term in terms:
+        parts = ((keys.expr(p.expr), *map(keys.expr, p.guards)) for p in term.factors)
+        found.setdefault(tuple(sorted(parts)), []).append(term)
+    collected = []
+    for alike in found.values():
+        scales = [[const_value(part) for part in term.scale] for term in alike]
+        total = sum(prod(part for part in scale if part is not None) for scale in scales)
+        if len(alike) == 1 or total == 0 or any(None in scale for scale in scales):
+            collected += alike
+        else:
+            scale = like(alike[0].reduction.sources[0], total)
+            collected.append(replace(alike[0], scale=() if total == 1 else (scale,)))
+    return collected
 
 
 def terms_of(source: Expr) -> list[Expr]:
@@ -160,8 +183,9 @@ def divisor_of(factor: Expr) -> Expr | None:
 
 def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction | None:
     """A term as a product. Conditions that no factor knows may be a factor of their own."""
-    variables = [axis.var for axis in (*op.axis, *reduction.axes)]
-    source = _with_inverses(without_cancelled(term, variables), reduction)
+    loops = loops_of([*op.axis, *reduction.axes])
+    source = _with_inverses(without_cancelled(term, loops.variables), reduction)
+    source = _with_choices(source, loops)
     guards, parts = factors_of(source)
     factors: list[Operand] = []
     product = _product(op, reduction, source)
@@ -173,8 +197,25 @@ def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction
             product = _product(op, reduction, term)
     if product is None:
         return None
-    loops = loops_of([*op.axis, *reduction.axes])
     return Contraction(op, reduction, (*factors, *product.operands), tuple(product.scale), loops)
+
+
+def _with_choices(source: Expr, loops: Loops) -> Expr:
+    """``a*select(u[i] > v[k], b, 0) → a*(if u[i] > v[k] then b else 0)``: choices by what can be
+    read at all points are conditions of factors.
+    """
+    name, parts = op_name(source), operands(source)
+    if name == "mul":
+        return mul(*(_with_choices(part, loops) for part in parts))
+    if name == "if_then_else" and is_const(parts[2], 0):
+        return if_then_else(parts[0], _with_choices(parts[1], loops), parts[2])
+    if name == "select" and any(is_const(side, 0) for side in parts[1:]):
+        condition, then, otherwise = parts
+        if is_const(then, 0):
+            condition, then, otherwise = negate(condition), otherwise, then
+        if is_safe([condition], loops):
+            return if_then_else(condition, _with_choices(then, loops), otherwise)
+    return source
 
 
 def _with_conditions(

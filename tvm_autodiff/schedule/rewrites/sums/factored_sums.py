@@ -71,7 +71,12 @@ def _changed(op: Operation) -> list[Tensor] | None:
     conditions, terms = _conditions_of(reduction.sources[0])
     terms = with_joined_choices(terms, nest, reduced)
     choices, summed = _choices_of(terms, nest, reduced)
-    [source] = factored([summed], lambda part: depends_on(part, loops))
+
+    def is_operand(part: Expr) -> bool:
+        # of a product of matrices: a quotient has the loops of all factors
+        return bool({node_id(var) for var in loops} - {node_id(var) for var in variables_of(part)})
+
+    [source] = factored([summed], lambda part: depends_on(part, loops), is_operand)
     computes = contains(source, is_expensive)  # others wait for memory
     matrices = _is_product_of_matrices(source, reduced)
 
@@ -82,7 +87,7 @@ def _changed(op: Operation) -> list[Tensor] | None:
         return depends_on(part, reduced if leaves else loops)
 
     worthwhile = computes or matrices or _has_slow_results(source, reduced)
-    parts = apart(source, stays) if worthwhile else None
+    parts = apart(source, stays, is_operand) if worthwhile else None
     # what data decide for a whole result is decided after the sum
     outer = [c for c in conditions if matrices and contains_load(c) and not depends_on(c, reduced)]
     left = [c for c in conditions if not any(c is one for one in outer)]
