@@ -9,13 +9,16 @@ of operations only.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from math import inf
+
 from ...expr.nodes import dtype_of
 from ...graph.stage import bodies
 from ..cost import LAUNCH_CYCLES
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel
 from ..machine import Machine
-from ..nest.reductions.elementwise_body import reduced_body
+from ..nest.reductions.elementwise_body import reduced_body, with_joined_reads
 from ..rewrites.conditions.outer_guards import without_outer_guards
 from ..rewrites.results.reversed_results import reversed_results
 from ..rewrites.results.turned_results import turned_results
@@ -71,6 +74,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
         return other_kind("no operand is read again along an output axis")
     if nest.iterations < LAUNCH_CYCLES:
         return no_gain(f"it has fewer than {LAUNCH_CYCLES} iterations")
+    nest = _with_joined_reads(nest, machine) or nest
     blocks = blocks_of(nest, machine)
     split = _split(kernel, nest, blocks, machine)
     if split is not None:
@@ -82,7 +86,7 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     inside = nest if blocks is None else blocks.first(nest)
     tile = best_tile(inside, machine)
     plain = plain_cycles(inside, machine)
-    cycles = float("inf") if tile is None else estimated_cycles(inside, tile, machine)
+    cycles = inf if tile is None else estimated_cycles(inside, tile, machine)
     turned = turned_results(kernel)
     faster = turned is not None and symbolic_cycles(turned[0], machine) < min(cycles, plain)
     if tile is not None and cycles <= plain and not faster:
@@ -96,16 +100,30 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     return no_gain("its best tile is estimated slower than plain loops")
 
 
+def _with_joined_reads(nest: Nest, machine: Machine) -> Nest | None:
+    """The nest whose reads over the same loops are one copied operand, if that takes less time."""
+    joined = with_joined_reads(nest.body)
+    if joined is None:
+        return None
+    other = replace(nest, body=joined)
+    found = [best_tile(one, machine) for one in (nest, other)]
+    pairs = zip((nest, other), found, strict=True)
+    own, together = (
+        inf if tile is None else estimated_cycles(one, tile, machine) for one, tile in pairs
+    )
+    return other if together < own else None
+
+
 def _cycles(kernel: Kernel, machine: Machine) -> float:
     """The estimated time of the best tile of a kernel; infinite if it has none."""
     found = reduced_body(kernel.root)
     if isinstance(found, Declined):
-        return float("inf")
+        return inf
     nest = nest_of(found, dtype_of(kernel.root.output(0)), machine, (), kernel.repetition)
     if nest is None:
-        return float("inf")
+        return inf
     tile = best_tile(nest, machine)
-    return float("inf") if tile is None else estimated_cycles(nest, tile, machine)
+    return inf if tile is None else estimated_cycles(nest, tile, machine)
 
 
 def _split(

@@ -242,7 +242,8 @@ def inner_axes(nest: Nest, tile: Tile) -> TileAxes:
 def summed(nest: Nest, tile: Tile, reads: Sequence[Expr]) -> Reduction:
     """The reduction of a tile over what it reads, its axes in the order of the loops."""
     found = nest.body.reduction
-    sources = nest.body.over(reads, frozenset(nest.spatial[axis] for axis, _ in tile.unrolled))
+    inside = [nest.spatial[axis] for axis in (tile.vector, *(axis for axis, _ in tile.unrolled))]
+    sources = nest.body.over(reads, inside)
     axes = tuple(found.axes[place] for place in reduction_order(nest, tile))
     return Reduction(found.combiner, tuple(sources), axes, true(), ())
 

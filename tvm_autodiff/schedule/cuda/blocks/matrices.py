@@ -149,13 +149,12 @@ def _sided(found: Product | Body, left: Sequence[Operand], right: Sequence[Opera
     # columns hold the last axis of the output: neighbouring threads write neighbours
     if rows and columns and found.axes[-1] is rows[-1]:
         left, right, rows, columns = right, left, columns, rows
-    operations = sum(work for _, work in found.steps)
     axes = (tuple(batch), tuple(rows), tuple(columns), found.reduction)
     if isinstance(found, Product):
         rows_of, columns_of = _matrix("left", left), _matrix("right", right)
         source = mul(rows_of.element, columns_of.element)
         scale = tuple(found.scale)
-        return Matrices((rows_of,), (columns_of,), (), *axes, (source,), scale, operations, True)
+        return Matrices((rows_of,), (columns_of,), (), *axes, (source,), scale, 1.0, True)
     sides = {id(operand): "left" for operand in left} | {id(operand): "right" for operand in right}
     groups: dict[str, list[Matrix]] = {"left": [], "right": [], "still": []}
     for operand in found.operands:
@@ -163,7 +162,8 @@ def _sided(found: Product | Body, left: Sequence[Operand], right: Sequence[Opera
         groups[group].append(_matrix(f"{group}{len(groups[group])}", [operand]))
     elements = {id(one.factors[0]): one.element for group in groups.values() for one in group}
     reads = [elements[id(operand)] for operand in found.operands]
-    sources = tuple(map(expand_lets, found.over(reads, frozenset())))
+    sources = tuple(map(expand_lets, found.over(reads)))
+    operations = sum(work for _, work in found.steps)
     lefts, rights, still = map(tuple, groups.values())
     return Matrices(lefts, rights, still, *axes, sources, (), operations, False)
 

@@ -9,10 +9,10 @@ can fail.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ....codegen.passes.short_circuit import condition_of
-from ....expr.build import cast, compare, select, zero_like
+from ....expr.build import cast, compare, multiplied, select, zero_like
 from ....expr.costly import EXPENSIVE
 from ....expr.nodes import (
     BITWISE_CLASSES,
@@ -35,7 +35,7 @@ from ....expr.sharing.lets import bind_shared, merge_equal
 from ....graph.stage import Operation, Reduction, reduction_of
 from ...cost import CALL, DIVISION
 from ...declined import NO_REDUCTION, Declined, other_kind
-from .products import Operand, Product, atoms_of, is_sum, product_of
+from .products import Operand, Product, atoms_of, is_sum, knows, product_of
 
 _SLOW = {**dict.fromkeys(("div", "sqrt", "rsqrt"), DIVISION), **dict.fromkeys(EXPENSIVE, CALL)}
 _FREE = frozenset(("const", "var"))
@@ -72,7 +72,7 @@ class Body:
     steps: Steps
     inside: Steps = ()
 
-    def over(self, reads: Sequence[Expr], _unrolled: frozenset[int]) -> tuple[Expr, ...]:
+    def over(self, reads: Sequence[Expr], _inside: Sequence[int] = ()) -> tuple[Expr, ...]:
         """The body over the replacements of its operands."""
         pairs = zip(self.operands, reads, strict=True)
         table = {node_id(old.expr): new for old, new in pairs}
@@ -88,11 +88,50 @@ def reduced_body(op: Operation) -> Product | Body | Declined:
     """
     product = product_of(op, of_loops=True)
     if product is not None and len(product.operands) > 1:
+        product = _with_absorbed(product)
+    if product is not None and len(product.operands) > 1:
         spatial = {node_id(axis.var) for axis in product.axes}
         reused = all(_is_read(one) or spatial - one.variables() for one in product.operands)
         if reused and not any(map(_fails_outside, product.operands)):
             return product
     return body_of(op)
+
+
+def _with_absorbed(product: Product) -> Product:
+    """``a[i, k]*f(u[i], v[k])*b[k, j]``: a factor that is computed takes those over its loops along
+    into its copy, ``(a[i, k]*f(u[i], v[k]))*b[k, j]``.
+    """
+    left = list(product.operands)
+    for one in product.operands:
+        own = [other for other in left if other is not one and knows(one, other.atoms)]
+        if not one.is_load and own and any(other is one for other in left):
+            left = _joined(left, one, own)
+    return product if len(left) == len(product.operands) else replace(product, operands=left)
+
+
+def with_joined_reads(body: Product | Body) -> Product | None:
+    """``a[i, k]*c[i, k]*b[k, j] → (a[i, k]*c[i, k])*b[k, j]``: reads over the same loops as one
+    factor, which is copied; None if there are none, or all have the same.
+    """
+    if not isinstance(body, Product):
+        return None
+    left = list(body.operands)
+    for one in body.operands:
+        own = [other for other in left if other is not one and other.atoms == one.atoms]
+        if own and any(other is one for other in left):
+            left = _joined(left, one, own)
+    return replace(body, operands=left) if 1 < len(left) < len(body.operands) else None
+
+
+def _joined(every: Sequence[Operand], one: Operand, others: Sequence[Operand]) -> list[Operand]:
+    """The operands with one in place of several."""
+    whole = replace(
+        one,
+        expr=multiplied([*(other.expr for other in others), one.expr]),
+        guards=[guard for other in (one, *others) for guard in other.guards],
+    )
+    left = [operand for operand in every if not any(operand is other for other in others)]
+    return [whole if operand is one else operand for operand in left]
 
 
 def _fails_outside(operand: Operand) -> bool:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from math import gcd
 
-from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul
+from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul, multiplied
 from ....expr.costly import may_be_infinite
 from ....expr.factoring import conditional_factors
 from ....expr.linear_terms import linear_sum, linear_terms
@@ -90,20 +91,27 @@ class Product:
 
     @property
     def steps(self) -> tuple[tuple[frozenset[int], float], ...]:
-        """What is computed for a point of the loops, as of an `elementwise_body.Body`."""
-        axes = (*self.axes, *self.reduction.axes)
-        return ((frozenset(node_id(axis.var) for axis in axes), 1.0),)
-
-    def over(self, reads: Sequence[Expr], unrolled: frozenset[int]) -> tuple[Expr, ...]:
-        """``(a[i]·x)·y → (x·y)·a[i]``: factors common to all parts of a tile are multiplied first.
+        """What is computed for a point of the loops, as of an `elementwise_body.Body`: factors of
+        equal loops are multiplied with each other first, and the last product is added.
         """
-        factors: list[tuple[bool, Expr]] = [(False, part) for part in self.scale]
+        axes = frozenset(node_id(axis.var) for axis in (*self.axes, *self.reduction.axes))
+        loops = sorted((operand.variables() for operand in self.operands), key=len)
+        equal = [one for number, one in enumerate(loops) if one in loops[:number]]
+        partial = accumulate(dict.fromkeys(loops), frozenset[int].union)
+        return tuple((along, 1.0) for along in (*equal, *[*partial][1:-1], axes))
+
+    def over(self, reads: Sequence[Expr], inside: Sequence[int] = ()) -> tuple[Expr, ...]:
+        """``(a[i]·b[j])·c[i]·x → x·b[j]·(a[i]·c[i])``: factors of equal loops `inside` a tile, the
+        first of which runs over the lanes of vectors, are multiplied with each other first.
+        """
+        groups: dict[frozenset[int], list[Expr]] = {}
+        if self.scale:
+            groups[frozenset()] = list(self.scale)
         for operand, read in zip(self.operands, reads, strict=True):
-            factors.append((bool(unrolled & operand.variables()), read))
-        [(_, source), *rest] = sorted(factors, key=lambda factor: factor[0])
-        for _, factor in rest:
-            source = mul(source, factor)
-        return (source,)
+            groups.setdefault(operand.variables().intersection(inside), []).append(read)
+        unrolled = frozenset(inside[1:])
+        order = sorted(groups, key=lambda loops: (len(loops & unrolled), len(loops)))
+        return (multiplied([multiplied(groups[loops]) for loops in order]),)
 
 
 def product_of(op: Operation, of_loops: bool = False) -> Product | None:
@@ -144,13 +152,13 @@ def product_of(op: Operation, of_loops: bool = False) -> Product | None:
             atoms = atoms_of([guard], variables)
             if atoms is None:
                 return None
-            if operand is not None and _knows(operand, atoms):
+            if operand is not None and knows(operand, atoms):
                 operand.guards.append(guard)
                 continue
             if not may_be_infinite(factor):
                 continue
-            wider = [one for one in found if one is not operand and _knows(one, atoms)]
-            wider = [one for one in wider if operand is None or _knows(one, operand.atoms)]
+            wider = [one for one in found if one is not operand and knows(one, atoms)]
+            wider = [one for one in wider if operand is None or knows(one, operand.atoms)]
             if not wider:
                 return None
             # ``(if n > 0 then a[k]*(1/n) else 0)``
@@ -274,13 +282,13 @@ def _hand_out(guard: Expr, found: list[Operand], variables: Sequence[Var]) -> bo
     if atoms is None:
         return False
     for operand in found:
-        if _knows(operand, atoms):
+        if knows(operand, atoms):
             operand.guards.append(guard)
             return True
     return False
 
 
-def _knows(operand: Operand, atoms: Sequence[Atom]) -> bool:
+def knows(operand: Operand, atoms: Sequence[Atom]) -> bool:
     """Whether an operand depends on all that some linear forms do."""
     return all(_known(atom, operand.atoms) for atom in atoms)
 

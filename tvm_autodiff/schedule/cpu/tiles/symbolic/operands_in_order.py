@@ -53,7 +53,7 @@ def with_operands_in_order(kernel: Kernel, nest: Nest) -> InOrder | None:
         reads.append(made.read)
     if not copies:
         return InOrder(kernel, ())
-    sources = nest.body.over(reads, frozenset())
+    sources = nest.body.over(reads)
     reduction = replace(nest.body.reduction, sources=sources, condition=true(), init=())
     tensors = reduction_stage(op.name, list(op.axis), reduction)
     root = tensors[0].op
