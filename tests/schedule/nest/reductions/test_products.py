@@ -11,12 +11,8 @@ from tvm import te
 from tvm_autodiff.expr.nodes import dtype_of, node_id
 from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.schedule.nest.in_range import loops_of
-from tvm_autodiff.schedule.nest.reductions.products import (
-    atoms_of,
-    operand_value,
-    product_of,
-    rebased,
-)
+from tvm_autodiff.schedule.nest.reductions.operand_values import operand_value
+from tvm_autodiff.schedule.nest.reductions.products import atoms_of, product_of, rebased
 
 i, k, p = te.var("i"), te.var("k"), te.var("p")
 

@@ -28,7 +28,8 @@ from ....graph.stage import Axis, Extent, data_axis, make_stage
 from ...cost import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
 from ...nest.in_range import Loops
-from ...nest.reductions.products import Atom, Operand, guarded, operand_value, rebased
+from ...nest.reductions.operand_values import guarded, operand_value
+from ...nest.reductions.products import Atom, Operand, rebased
 from ...rewrites.conditions.guards import with_guards
 
 

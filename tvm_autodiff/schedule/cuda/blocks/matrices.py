@@ -24,7 +24,8 @@ from ...cost import MAX_SEARCHED
 from ...kernel import size_of
 from ...nest.in_range import loops_of
 from ...nest.reductions.elementwise_body import Body
-from ...nest.reductions.products import Operand, Product, guarded, operand_stride, operand_value
+from ...nest.reductions.operand_values import guarded, operand_value
+from ...nest.reductions.products import Operand, Product, operand_stride
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ copy instead of the inner loop. Rules choose the layout.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from math import gcd
 
-from ....expr.build import add, all_of, cast, compare, const, if_then_else, mul, multiplied
+from ....expr.build import add, cast, compare, const, mul, multiplied
 from ....expr.costly import may_be_infinite
 from ....expr.factoring import conditional_factors
 from ....expr.linear_terms import linear_sum, linear_terms
@@ -35,15 +35,10 @@ from ....expr.rewrite import (
     outermost,
     postorder,
     replace_outermost,
-    rewrite,
     variables_of,
 )
 from ....graph.stage import Operation, Reduction, reduction_of
-from ..access import Affine, AffineForms, affine_forms, combine, stride_of
-from ..in_range import Loops, range_conditions, read_conditions
-
-#: comparison → (sign, slack) with ``sign * (left - right) - slack >= 0``
-_AT_LEAST = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}
+from ..access import Affine, affine_forms, combine, stride_of
 
 Atom = tuple[tuple[int, int], ...]  #: terms (id of a variable, coefficient) of an affine form
 
@@ -214,8 +209,8 @@ def _varies(expr: Expr, variables: Sequence[Var]) -> bool:
 
 
 def atoms_of(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...] | None:
-    """The maximal affine forms under some expressions, without common factors; None if a variable
-    occurs outside of one.
+    """The maximal affine forms under some expressions, without common factors and without sums of
+    other ones; None if a variable occurs outside of one.
     """
     forms = affine_forms(roots, variables)
     wanted = {node_id(var) for var in variables}
@@ -235,7 +230,7 @@ def atoms_of(roots: Sequence[Expr], variables: Sequence[Var]) -> tuple[Atom, ...
         if node_id(node) in wanted:
             return None
         pending.extend(reversed(operands(node)))
-    return tuple(atoms)
+    return tuple(atom for atom in atoms if len(atom) == 1 or not _covered(atom, atoms))
 
 
 def _primitive(terms: Atom) -> tuple[Atom, int]:
@@ -293,9 +288,14 @@ def knows(operand: Operand, atoms: Sequence[Atom]) -> bool:
     return all(_known(atom, operand.atoms) for atom in atoms)
 
 
-def _known(atom: Atom, atoms: Sequence[Atom]) -> bool:
+def _known(atom: Atom, atoms: Collection[Atom]) -> bool:
+    return atom in atoms or _covered(atom, atoms)
+
+
+def _covered(atom: Atom, atoms: Collection[Atom]) -> bool:
+    """Whether each variable of a linear form is a linear form of its own."""
     single = {other[0][0] for other in atoms if len(other) == 1 and other[0][1] == 1}
-    return atom in atoms or all(key in single for key, _ in atom)
+    return all(key in single for key, _ in atom)
 
 
 def rebased(
@@ -325,74 +325,6 @@ def _place(form: Affine, places: Mapping[Atom, Expr], dtype: str) -> Expr:
             return const(0, dtype)  # a part of a larger form: that one is replaced as a whole
         value = add(mul(cast(dtype, part), const(c, dtype)), value)
     return value
-
-
-def operand_value(operand: Operand, loops: Loops) -> tuple[list[Expr], Expr]:
-    """The conditions under which an operand is not zero, and its value then.
-
-    The conditions are its guards, and those that keep its reads and the reads of its guards in
-    bounds. A read under its own branch stays inside it, because the other side counts as well.
-    """
-    conditions: list[Expr] = []
-    for guard in operand.guards:
-        around, inside = _kept_in_bounds(guard, loops)
-        conditions += [*around, inside]
-    around, value = _kept_in_bounds(operand.expr, loops)
-    return distinct([*conditions, *around], loops.variables), value
-
-
-def _kept_in_bounds(expr: Expr, loops: Loops) -> tuple[list[Expr], Expr]:
-    """An expression that reads inside of its tensors where some conditions hold."""
-    if any(_branches(node) and _reads(node) for node in postorder(expr)):
-        return [], read_inside(expr, loops)
-    return range_conditions([expr], loops), expr
-
-
-def _branches(node: Expr) -> bool:
-    return op_name(node) in ("if_then_else", "select")
-
-
-def read_inside(expr: Expr, loops: Loops) -> Expr:
-    """``if c then x[i] else 1 → if c then (if 0 <= i < n then x[i] else 0) else 1``."""
-    forms = AffineForms(loops.variables)
-    return rewrite(
-        expr,
-        lambda node: guarded(read_conditions(node, loops, forms), node) if is_load(node) else None,
-    )
-
-
-def distinct(conditions: Sequence[Expr], variables: Sequence[Var]) -> list[Expr]:
-    """The conditions without repetitions such as ``p >= 0`` and ``p > -1``."""
-    order = {node_id(var): number for number, var in enumerate(variables)}
-    found: dict[object, Expr] = {}
-    for condition in conditions:
-        key: object = node_id(condition)
-        sign, slack = _AT_LEAST.get(op_name(condition), (0, 0))
-        if sign:
-            left, right = operands(condition)
-            forms = affine_forms([left, right], variables)
-            a, b = forms.get(node_id(left)), forms.get(node_id(right))
-            if a is not None and b is not None:
-                # both sides as one form that is at least zero
-                form = combine(a, b, -1, order) if sign > 0 else combine(b, a, -1, order)
-                key = (form.terms, form.constant - slack)
-        found.setdefault(key, condition)
-    return list(found.values())
-
-
-def guarded(conditions: Sequence[Expr], value: Expr) -> Expr:
-    """``if all conditions then value else 0``.
-
-    A condition that reads is evaluated after those before it, which keep it in bounds.
-    """
-    zero = const(0, dtype_of(value))
-    pending: list[Expr] = []
-    for condition in reversed(conditions):
-        pending.insert(0, condition)
-        if _reads(condition):
-            value = if_then_else(all_of(pending), value, zero)
-            pending = []
-    return if_then_else(all_of(pending), value, zero)
 
 
 def operand_stride(operand: Operand, key: int, variables: Sequence[Var]) -> int | None:

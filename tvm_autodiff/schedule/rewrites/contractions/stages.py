@@ -18,7 +18,7 @@ from ....graph.stage import (
 )
 from ....graph.structural import EqualStages
 from ...nest.in_range import is_safe, loops_of
-from ...nest.reductions.products import distinct, guarded, operand_value
+from ...nest.reductions.operand_values import distinct, guarded, operand_value
 from .order import Elimination, Variables
 from .shared import Shared
 from .terms import Contraction, divisor_of

@@ -33,11 +33,11 @@ from ....graph.stage import (
 )
 from ...cost import CALL, STORE, SYMBOLIC_SIZE
 from ...nest.in_range import Loops, is_safe, loops_of
+from ...nest.reductions.operand_values import guarded
 from ...nest.reductions.products import (
     Operand,
     Product,
     atoms_of,
-    guarded,
     is_sum,
     product_of,
     without_cancelled,

@@ -39,7 +39,8 @@ from ....graph.stage import (
 )
 from ...nest.decided import decided
 from ...nest.in_range import Loops, is_safe, loops_of
-from ...nest.reductions.products import guarded, is_sum
+from ...nest.reductions.operand_values import guarded
+from ...nest.reductions.products import is_sum
 from .joined_choices import with_joined_choices
 
 #: in which a product of literals and factors keeps its range; float16 holds numbers up to 65504

@@ -41,7 +41,8 @@ from ....graph.stage import (
 from ...cost import STORE
 from ...kernel import size_of
 from ...nest.literals import FLOOR_DIVISIONS
-from ...nest.reductions.products import guarded, is_sum
+from ...nest.reductions.operand_values import guarded
+from ...nest.reductions.products import is_sum
 
 
 def with_narrowed_results(outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -55,8 +55,9 @@ from ....graph.stage import (
 from ....graph.structural import EqualStages
 from ...nest.axis_bounds import counted
 from ...nest.in_range import Loops, is_safe, loops_of
+from ...nest.reductions.operand_values import read_inside
 from ...nest.reductions.prefix_reductions import is_number, prefix_reduction_of
-from ...nest.reductions.products import is_sum, read_inside
+from ...nest.reductions.products import is_sum
 from ..prefix_lookups import looked_up
 from ..prefixes import in_order
 
