@@ -63,10 +63,10 @@ def factored(
 
 
 def apart(
-    root: Expr, varies: Varies, stays: Varies = lambda part: False
+    root: Expr, varies: Varies, divides: Varies, stays: Varies = lambda part: False
 ) -> tuple[Expr, Callable[[Expr], Expr]] | None:
-    """``f(k)*a/b → f(k), and sum → sum*a/b`` for a and b that no loop changes. Reciprocals that
-    stay are factors.
+    """``f(k)*a/b → f(k), and sum → sum*a/b`` for a and b that no loop changes: `varies` tells it of
+    factors, `divides` of divisors. Reciprocals that stay are factors.
 
     Returns
     -------
@@ -77,8 +77,9 @@ def apart(
     [merged] = merge_equal([expand_lets(root)])
     found = _Factoring([merged], varies, stays)
     product = found.product(merged)
-    inside = tuple(f for f in product.factors if varies(f.node))
-    outside = tuple(f for f in product.factors if not varies(f.node))
+    changed = [(divides if f.divides else varies)(f.node) for f in product.factors]
+    inside = tuple(f for f, changes in zip(product.factors, changed, strict=True) if changes)
+    outside = tuple(f for f, changes in zip(product.factors, changed, strict=True) if not changes)
     if not inside or (not outside and product.literal == 1.0):
         return None
 

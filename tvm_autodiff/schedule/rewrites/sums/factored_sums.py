@@ -87,8 +87,11 @@ def _changed(op: Operation) -> list[Tensor] | None:
         leaves = matrices or _has_slow_results(part, reduced)
         return depends_on(part, reduced if leaves else loops)
 
+    def changes(divisor: Expr) -> bool:
+        return depends_on(divisor, reduced)
+
     worthwhile = computes or matrices or _has_slow_results(source, reduced)
-    parts = apart(source, stays, is_operand) if worthwhile else None
+    parts = apart(source, stays, changes, is_operand) if worthwhile else None
     # what data decide for a whole result is decided after the sum
     outer = [c for c in conditions if matrices and contains_load(c) and not depends_on(c, reduced)]
     left = [c for c in conditions if not any(c is one for one in outer)]
@@ -137,8 +140,15 @@ def _is_product_of_matrices(source: Expr, reduced: Sequence[Var]) -> bool:
 
 
 def _has_slow_results(expr: Expr, reduced: Sequence[Var]) -> bool:
-    """Whether a slow part of an expression is the same for all terms of a sum."""
-    return contains(expr, lambda node: is_slow(node) and not depends_on(node, reduced))
+    """Whether a slow part of an expression is the same for all terms of a sum, or they are divided
+    by such a number.
+    """
+
+    def is_one(node: Expr) -> bool:
+        part = operands(node)[1] if op_name(node) == "div" else node
+        return is_slow(node) and not depends_on(part, reduced)
+
+    return contains(expr, is_one)
 
 
 def _choices_of(
