@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....codegen.passes.short_circuit import condition_of
-from ....codegen.targets import USUAL_PORT_BYTES
 from ....expr.build import conjuncts
-from ....expr.dtypes import itemsize
 from ....expr.integers.prefix_order import unconverted
 from ....expr.nodes import (
     BRANCHES,
     Expr,
     const_value,
-    dtype_of,
     is_integer,
     node_id,
     op_name,
@@ -29,7 +26,6 @@ from ....expr.nodes import (
 from ....expr.rewrite import contains_load, depends_on, expand_lets
 from ....expr.sharing.lets import merge_equal
 from ....graph.stage import (
-    Extent,
     Operation,
     Reduction,
     axis_range,
@@ -39,7 +35,7 @@ from ....graph.stage import (
     reduction_of,
 )
 from ....rules.reductions.reducers import classify
-from ...cost import STORE
+from ...cost import LATENCY
 from .prefix_reductions import is_first_extreme
 
 
@@ -93,17 +89,11 @@ def masked_reduction_of(op: Operation) -> MaskedReduction | None:
         before, after = tuple(parts[:number]), tuple(parts[number + 1 :])
         if depends_on([*before, *others], [op.axis[axis].var]):
             continue
-        if _are_few(extent, sources):
-            continue
+        if isinstance(extent, int) and extent <= LATENCY:
+            continue  # to compare an element with all takes less time than to wait for an update
         members = tuple(member for member, _ in sides)
         return MaskedReduction(axis, place, before, after, members, others or None)
     return None
-
-
-def _are_few(results: Extent, sources: Sequence[Expr]) -> bool:
-    """Whether an element is compared with all results in less time than one of them is updated."""
-    at_a_time = USUAL_PORT_BYTES // max(itemsize(dtype_of(source)) for source in sources)
-    return isinstance(results, int) and results < STORE * at_a_time
 
 
 def _varies(op: Operation, found: Reduction) -> bool:
