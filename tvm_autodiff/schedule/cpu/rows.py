@@ -22,6 +22,7 @@ from ..cost import (
     LATENCY,
     LAUNCH_CYCLES,
     MAX_COPIES,
+    NEAR_BYTE,
     SHARED_BYTE,
 )
 from ..declined import Declined, no_gain
@@ -43,7 +44,23 @@ def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
         return Declined("it has too few rows for the threads")
     if _waits_alone(group, machine) > _moved_apart(group, machine) + _repeated(group, machine):
         return no_gain("functions of one number for each row take longer than kernels apart")
+    if _summed_far(group, machine) > _moved_apart(group, machine) + _repeated(group, machine):
+        return no_gain("each row would add to more sums than the first cache holds")
     return row_function(group, machine)
+
+
+def _summed_far(group: FusionGroup, machine: Machine) -> float:
+    """The cycles to read and write sums over the rows in each row, which leave the first cache."""
+    sums = sum(
+        size_of([axis_range(axis)[1] for axis in member.kernel.root.axis], machine.symbolic_size)
+        * _bytes_of(member.kernel)
+        for member in group.members
+        if member.across
+    )
+    if sums <= machine.first_cache_bytes // 2:
+        return 0.0
+    rows = size_of(group.extents, machine.symbolic_size)
+    return 2 * sums * rows * NEAR_BYTE / machine.threads
 
 
 def _waits_alone(group: FusionGroup, machine: Machine) -> float:
