@@ -23,6 +23,7 @@ from ..nest.access import has_branches, strides_along
 from ..nest.reductions.commuting import commutes
 from ..nest.reductions.point_cost import cycles_of_point
 from ..rewrites.conditions.guards import selected
+from ..rewrites.operands.far_operands import over_ordered_copies
 from ..rewrites.results.turned_results import turned_columns
 from ..rewrites.sums.axis_order import in_order_of_memory
 from ..rewrites.sums.split_reduction import even_part, split_reduction
@@ -42,6 +43,10 @@ def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     ordered = None if machine.exact_math else in_order_of_memory(kernel)
     if ordered is not None:
         return writes_to([Rest(ordered)], kernel)
+    copied = None if machine.exact_math else over_ordered_copies(kernel, machine)
+    if copied is not None:
+        copies, whole = copied
+        return [*map(Rest, copies), *writes_to([Rest(whole)], kernel)]
     split = parts_for_threads(kernel, machine)
     if split is not None:
         partial, combined = split

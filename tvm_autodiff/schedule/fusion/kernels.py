@@ -33,7 +33,7 @@ from ..cost import CALL, LATENCY, MAX_NODES
 from ..kernel import Kernel, iterations, size_of
 from ..rewrites.conditions.clamped_gathers import with_clamped_gathers
 from ..rewrites.conditions.guards import with_guards
-from ..rewrites.contiguous_operands import with_contiguous_operands
+from ..rewrites.operands.contiguous_operands import with_contiguous_operands
 from ..rewrites.table import INTO_KERNELS, rewritten
 from ..rewrites.values.constant_stages import constant_stages
 from .added_scatters import with_added_scatters

@@ -14,7 +14,6 @@ from ...graph.unused_axes import without_unused_axes
 from .argmax_fusion import with_fused_argmax
 from .conditions.circular_places import with_circular_places
 from .contractions.ordered import with_ordered_contractions
-from .gathered_operands import with_gathered_operands
 from .loops.fixed_carries import without_fixed_carries
 from .loops.hoisting import without_loop_invariants
 from .loops.merged_loops import merged_loops
@@ -22,6 +21,7 @@ from .loops.reversed_axes import with_reversed_axes
 from .loops.unit_axes import without_unit_axes
 from .loops.unread_results import without_unread_results
 from .normal_form import normal_form
+from .operands.gathered_operands import with_gathered_operands
 from .prefix_lookups import with_prefix_lookups
 from .prefixes import with_prefixes_in_order
 from .reciprocals import with_reciprocals

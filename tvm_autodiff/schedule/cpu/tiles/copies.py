@@ -84,13 +84,14 @@ def conflict_cycles(
 
     Lines that are a power of two apart share a few sets of the cache. A tile that reads more of
     them than the sets hold reads each from the second cache. Lines that spread over all sets count
-    where each step reads from another page, which no processor fetches ahead of its use.
+    where each step reads from another page, which no processor fetches ahead of its use. A line is
+    read again for each step of a loop through it that is not the innermost one.
     """
     strides = {key: nest.stride(operand, key) for key in operand.variables()}
     inside = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
     inside |= {key: padded.get(key, nest.symbolic) for key in nest.reduced}
-    innermost = nest.reduced[reduction_order(nest, tile)[-1]]
-    lines, sets, pages = 1, {0}, False
+    innermost = nest.reduced[reduction_order(nest, tile, machine)[-1]]
+    lines, again, sets, pages = 1, 1, {0}, False
     for key, count in inside.items():
         stride = strides.get(key, 0)
         if stride is None:
@@ -98,6 +99,8 @@ def conflict_cycles(
         distance = abs(stride) * nest.itemsize
         pages |= key == innermost and 2 * distance > machine.page_bytes
         if distance < machine.line_bytes:
+            if key in nest.reduced and key != innermost and distance:
+                again *= min(count, machine.line_bytes // distance)
             count = -(-count * distance // machine.line_bytes)
             distance = machine.line_bytes
         if count > 1:
@@ -109,7 +112,7 @@ def conflict_cycles(
         return 0.0
     tiles = nest.count(nest.spatial, padded)
     tiles //= max(1, size_of(list(tile.factors.values())))
-    return lines * tiles / min(machine.threads, max(1, tiles))
+    return again * lines * tiles / min(machine.threads, max(1, tiles))
 
 
 def sets_of(sets: set[int], distance: int, count: int, machine: Machine) -> set[int]:

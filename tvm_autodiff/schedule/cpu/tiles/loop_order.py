@@ -144,8 +144,9 @@ def streamed_bytes(
     return sum(one for one in read if one > machine.first_cache_bytes // 2)
 
 
-def reduction_order(nest: Nest, tile: Tile) -> list[int]:
-    """Reduced loops, innermost last, avoiding one along which unrolled reads slide.
+def reduction_order(nest: Nest, tile: Tile, machine: Machine) -> list[int]:
+    """Reduced loops, innermost last: one that goes through lines of memory in order, and none along
+    which unrolled reads slide.
 
     Such a loop reads `x[i + r]` for each `i` of the tile, and most of it again in the next
     iteration. LLVM unrolls it to keep the values, runs out of registers and spills accumulators.
@@ -160,7 +161,12 @@ def reduction_order(nest: Nest, tile: Tile) -> list[int]:
         )
 
     order = list(range(len(nest.reduced)))
+    def apart(axis: int) -> int:
+        strides = (nest.stride(operand, nest.reduced[axis]) for operand in nest.body.operands)
+        far = machine.line_bytes // nest.itemsize
+        return sum(far if stride is None else min(abs(stride), far) for stride in strides)
+
     still = [axis for axis in order if not slides(axis)]
     if still:
-        order.append(order.pop(still[-1]))
+        order.append(order.pop(min(reversed(still), key=apart)))
     return order

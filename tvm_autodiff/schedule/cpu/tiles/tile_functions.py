@@ -81,12 +81,13 @@ def tile_functions(
         made = tile_functions(sums, replace(nest, finishing=0.0), tile, blocks, machine)
         finish = Rest(replace(kernel, root=last, epilogue=None))
         return made if isinstance(made, Declined) else [*made, finish]
-    inner = inner_axes(nest, tile)
+    inner = inner_axes(nest, tile, machine)
     found = read_or_packed(kernel, nest, tile, inner, machine)
     if isinstance(found, Declined):
         return found
     copies, reads = found
-    write = _Function(kernel, nest, tile, inner, summed(nest, tile, reads), turned, machine)
+    reduced = summed(nest, tile, reads, machine)
+    write = _Function(kernel, nest, tile, inner, reduced, turned, machine)
     padded = padded_extents(nest, tile)
     launch: StageFunction | Declined = no_gain("it copies no operand")
     for number, packed in copies.items():
@@ -222,7 +223,7 @@ def read_or_packed(
     return copies, reads
 
 
-def inner_axes(nest: Nest, tile: Tile) -> TileAxes:
+def inner_axes(nest: Nest, tile: Tile, machine: Machine) -> TileAxes:
     """The innermost variables of a tile."""
 
     def variables(name: str) -> dict[int, Var]:
@@ -233,18 +234,18 @@ def inner_axes(nest: Nest, tile: Tile) -> TileAxes:
         nest.spatial[tile.vector],
         {nest.spatial[axis]: factor for axis, factor in tile.factors.items()},
         tuple(nest.spatial[axis] for axis, _ in tile.unrolled),
-        tuple(nest.reduced[axis] for axis in reduction_order(nest, tile)),
+        tuple(nest.reduced[axis] for axis in reduction_order(nest, tile, machine)),
         variables("number"),
         variables("inside"),
     )
 
 
-def summed(nest: Nest, tile: Tile, reads: Sequence[Expr]) -> Reduction:
+def summed(nest: Nest, tile: Tile, reads: Sequence[Expr], machine: Machine) -> Reduction:
     """The reduction of a tile over what it reads, its axes in the order of the loops."""
     found = nest.body.reduction
     inside = [nest.spatial[axis] for axis in (tile.vector, *(axis for axis, _ in tile.unrolled))]
     sources = nest.body.over(reads, inside)
-    axes = tuple(found.axes[place] for place in reduction_order(nest, tile))
+    axes = tuple(found.axes[place] for place in reduction_order(nest, tile, machine))
     return Reduction(found.combiner, tuple(sources), axes, true(), ())
 
 

@@ -99,7 +99,7 @@ def panel_functions(
         reads = _reads(kernel, run, copied, shared, copies, machine)
         if reads is None:
             return None
-        reduced.append(summed(run.nest, run.tile, reads))
+        reduced.append(summed(run.nest, run.tile, reads, machine))
     sources = [source for one in reduced for source in one.sources]
     inputs, places, buffers = parameters(kernel, sources, kernel.outputs)
     parts = [
@@ -133,7 +133,7 @@ def _runs(nest: Nest, sizes: Mapping[int, int], tile: Tile, one: Machine) -> lis
         number = counter("piece", count)
         at = [add(first, mul(var, const(size, dtype))) for var in (over.var, number)]
         pieces = Pieces(node_id(axis.var), over, number, at[0], size, end)
-        inner = inner_axes(inside, fitting)
+        inner = inner_axes(inside, fitting, one)
         if runs:  # what both read is the same expression
             whole = runs[0].inner
             inner = replace(inner, numbers=whole.numbers, inside=whole.inside)

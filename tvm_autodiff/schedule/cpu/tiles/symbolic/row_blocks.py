@@ -80,12 +80,12 @@ def row_functions(
     """The copies of operands and the function of all rows; None if a copy follows the rows."""
     [(axis, size)] = sizes.items()
     inside = nest.in_blocks({nest.spatial[axis]: size})
-    inner = inner_axes(inside, tile)
+    inner = inner_axes(inside, tile, machine)
     found = read_or_packed(kernel, inside, tile, inner, machine)
     if isinstance(found, Declined):
         return None  # a copy of each block would be needed
     copies, reads = found
-    reduced = summed(inside, tile, reads)
+    reduced = summed(inside, tile, reads, machine)
     inputs, places, buffers = parameters(kernel, reduced.sources, kernel.outputs)
     code = TileCode(
         tile,

@@ -10,7 +10,7 @@ import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import topological
 from tvm_autodiff.graph.stage import shape_of
-from tvm_autodiff.schedule.rewrites.gathered_operands import with_gathered_operands
+from tvm_autodiff.schedule.rewrites.operands.gathered_operands import with_gathered_operands
 
 x = te.placeholder((16, 16, 24), "float64", name="x")
 y = te.placeholder((16, 64, 24), "float64", name="y")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...expr.build import variable
-from ...expr.nodes import (
+from ....expr.build import variable
+from ....expr.nodes import (
     Axis,
     Expr,
     Tensor,
@@ -24,7 +24,7 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import (
+from ....expr.rewrite import (
     contains,
     contains_load,
     depends_on,
@@ -33,11 +33,11 @@ from ...expr.rewrite import (
     replace_outermost,
     substitute,
 )
-from ...expr.structural import StructuralKeys
-from ...graph.graph import each_stage
-from ...graph.sizes.loop_sizes import is_size
-from ...graph.sizes.nonnegative import nonnegative
-from ...graph.stage import (
+from ....expr.structural import StructuralKeys
+from ....graph.graph import each_stage
+from ....graph.sizes.loop_sizes import is_size
+from ....graph.sizes.nonnegative import nonnegative
+from ....graph.stage import (
     Extent,
     Operation,
     axis_range,
@@ -50,11 +50,11 @@ from ...graph.stage import (
     shape_of,
     sources_of,
 )
-from ..cost import STORE
-from ..kernel import Kernel, size_of
-from ..nest.access import affine_forms, streamed
-from ..nest.in_range import is_safe, loops_of
-from .quotient_axes import split_at_quotients
+from ...cost import STORE
+from ...kernel import Kernel, size_of
+from ...nest.access import affine_forms, streamed
+from ...nest.in_range import is_safe, loops_of
+from ..quotient_axes import split_at_quotients
 
 
 def with_gathered_operands(outputs: Sequence[Tensor]) -> list[Tensor]:

@@ -9,7 +9,7 @@ from tvm import te
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.expr.nodes import tensor_key
 from tvm_autodiff.graph.graph import Graph
-from tvm_autodiff.schedule.rewrites.contiguous_operands import with_contiguous_operands
+from tvm_autodiff.schedule.rewrites.operands.contiguous_operands import with_contiguous_operands
 
 P, N = 500, 24
 g, small = te.placeholder((P, N), "float64", "g"), te.placeholder((N, 3), "float64", "small")

@@ -1,0 +1,1 @@
+"""Copies of operands in the order in which they are read."""
