@@ -110,6 +110,16 @@ def test_expressions_share_what_they_have_in_common():
     assert sum(op_name(node) == "exp" for node in postorder(both)) == 1
 
 
+@pytest.mark.parametrize("stays", [True, False])
+def test_reciprocals_may_stay_factors(stays):
+    stage = te.compute((N,), lambda i: a[i] * 2.0 * (1.0 / b[i]) * t(), "y")
+    variables = [axis.var for axis in stage.op.axis]
+    [new] = factored(bodies(stage.op), lambda p: depends_on(p, variables), lambda part: stays)
+    quotients = [node for node in postorder(new) if op_name(node) == "div"]
+    numerators = [operands(node)[0] for node in quotients]
+    assert [float(getattr(one, "value", 0)) for one in numerators] == [1.0 if stays else 0.0]
+
+
 def test_the_dtype_stays():
     x = te.placeholder((N,), "float32", name="x")
     stage = te.compute((N,), lambda i: x[i] * tirx.const(2, "float32") * x[i] * 3.0, name="y")

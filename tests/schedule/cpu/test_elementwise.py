@@ -138,6 +138,29 @@ def test_short_axes_are_whole_in_a_tile() -> None:
     )
 
 
+#: the channels and the width of an image → the extents of the loops over its planes
+PIXELS = {
+    (3, 600): [5, 3, 600],  # 7 kB stay in the cache while each plane is written
+    (16, 1024): [5, 4, 16, 256],  # 16 kB, half of the first cache
+    (48, 608): [5, 3, 38, 16, 16],  # each pixel has lines of its own
+}
+
+
+@pytest.mark.parametrize("sizes", PIXELS)
+def test_pixels_that_share_lines_are_read_in_long_rows(sizes: tuple[int, int]) -> None:
+    channels, width = sizes
+    x, scale = place((5, width, channels)), place((channels,), name="scale")
+    body = lambda i, c, j: te.popcount(x[i, j, c].astype("int32")) * scale[c]  # noqa: E731
+    y = te.compute((5, channels, width), body, "y")
+    _, extents = loops_of(y)
+    assert extents == PIXELS[sizes]
+    array = np.arange(5 * width * channels, dtype="float32").reshape(5, width, channels)
+    counted = np.vectorize(lambda v: bin(int(v)).count("1"))(array)
+    scales = np.arange(channels, dtype="float32")
+    wanted = np.transpose(counted * scales, (0, 2, 1))
+    np.testing.assert_array_equal(build([x, scale], y, cache=False)(array, scales), wanted)
+
+
 def half(value: Any) -> Any:
     return te.const(value, "float32")
 

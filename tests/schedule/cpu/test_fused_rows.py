@@ -298,6 +298,22 @@ def test_functions_of_one_number_are_worth_kernels_apart(name):
     assert isinstance(found, Declined) != fused
 
 
+#: the number of matrices → whether products with their gradients are one kernel; each of 16 rows
+#: adds to sums of 16 columns of each matrix, 64 bytes
+MATRICES = {100: True, 200: True, 2000: False}
+
+
+@pytest.mark.parametrize("count", MATRICES)
+def test_rows_that_add_to_more_sums_than_the_cache_holds(count):
+    a = te.placeholder((count, 16, 16), name="a")
+    v, h = (te.placeholder((count, 16), name=name) for name in "vh")
+    i = te.reduce_axis((0, 16), "i")
+    outer = te.compute(a.shape, lambda n, j, k: h[n, j] * v[n, k], name="da")
+    sums = te.compute((count, 16), lambda n, k: te.sum(h[n, i] * a[n, i, k], axis=i), name="dv")
+    [group] = groups_of([outer, sums])
+    assert isinstance(fused_rows(group, avx512(1)), Declined) != MATRICES[count]
+
+
 @pytest.mark.parametrize("shared", [True, False])
 def test_work_that_kernels_apart_would_repeat_counts(shared):
     """Functions of one number for each row are no reason where the sums share functions."""

@@ -12,7 +12,7 @@ from tvm_autodiff.expr.nodes import dtype_of, node_id
 from tvm_autodiff.expr.printing.text import text
 from tvm_autodiff.schedule.nest.in_range import loops_of
 from tvm_autodiff.schedule.nest.reductions.operand_values import operand_value
-from tvm_autodiff.schedule.nest.reductions.products import atoms_of, product_of, rebased
+from tvm_autodiff.schedule.nest.reductions.products import Product, atoms_of, product_of, rebased
 
 i, k, p = te.var("i"), te.var("k"), te.var("p")
 
@@ -57,6 +57,55 @@ def under_its_own_branch(i: Any, k: Any) -> Any:
 
 
 INVERSE = 1.0 / size.astype("float64")
+
+
+def test_linear_forms_that_others_add_up_to() -> None:
+    i, j, k = (te.var(name) for name in "ijk")
+    forms = atoms_of([(i + j) * (i - j) + i, i * j], [i, j, k])
+    assert forms is not None
+    assert [len(form) for form in forms] == [1, 1]
+    assert [len(form) for form in atoms_of([(i - j) * k], [i, j, k]) or ()] == [2, 1]
+
+
+def matrices(*names: str) -> Product:
+    """``Σ_k`` of factors: a and c over i and k, b over k and j, w over k, s a number."""
+    shapes = {"a": (6, 9), "c": (6, 9), "b": (9, 7), "w": (9,), "s": ()}
+    reads = {name: te.placeholder(shape, "float64", name) for name, shape in shapes.items()}
+    axis = te.reduce_axis((0, 9), "k")
+
+    def body(i: Any, j: Any) -> Any:
+        places = {"a": (i, axis), "c": (i, axis), "b": (axis, j), "w": (axis,), "s": ()}
+        value = reads[names[0]](*places[names[0]])
+        for name in names[1:]:
+            value = value * reads[name](*places[name])
+        return te.sum(value, axis=axis)
+
+    product = product_of(te.compute((6, 7), body, name="y").op)
+    assert product is not None
+    return product
+
+
+#: factors → their product in a tile of rows i with vectors along j, and the loops of its
+#: multiplications
+IN_A_TILE = {
+    "abc": ("b[k, j]*(a[i, k]*c[i, k])", ["ik", "ijk"]),
+    "ab": ("b[k, j]*a[i, k]", ["ijk"]),
+    "awb": ("w[k]*b[k, j]*a[i, k]", ["ik", "ijk"]),
+    "asb": ("s*b[k, j]*a[i, k]", ["ik", "ijk"]),
+    "bab": ("b[k, j]*b[k, j]*a[i, k]", ["jk", "ijk"]),
+}
+
+
+@pytest.mark.parametrize("names", IN_A_TILE)
+def test_factors_of_equal_loops_are_multiplied_first(names: str) -> None:
+    written, loops = IN_A_TILE[names]
+    product = matrices(*names)
+    i, j = (node_id(axis.var) for axis in product.axes)
+    [value] = product.over([operand.expr for operand in product.operands], [j, i])
+    assert text(value) == written
+    letters = {i: "i", j: "j", node_id(product.reduction.axes[0].var): "k"}
+    found = ["".join(sorted(letters[key] for key in along)) for along, _ in product.steps]
+    assert found == loops
 
 
 #: the summed value over i < 6 and k < 9 → the conditions and values of its operands, and what is

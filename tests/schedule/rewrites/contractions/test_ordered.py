@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.schedule.cost import STORE
 from tvm_autodiff.schedule.rewrites.contractions.order import cheapest_order
 from tvm_autodiff.schedule.rewrites.contractions.ordered import with_ordered_contractions
+from tvm_autodiff.schedule.rewrites.contractions.terms import contractions_of
 
 
 def axes(**extents):
@@ -166,8 +167,22 @@ def a_loop_that_cancels():
     return inputs, te.compute((18,), body, name="y")
 
 
+def choice_by_data():
+    """The condition depends on two of three loops: it is looked at after the product."""
+    u, h, b = inputs = arrays((12,), (12, 20), (12, 20))
+    j, k = axes(j=20, k=12)
+
+    def body(i):
+        choice = tirx.Select(u[i] > u[k], h[i, j] * b[k, j], te.const(0, "float64"))
+        other = tirx.Select(u[i] > u[k], te.const(0, "float64"), h[k, j] * b[i, j])
+        return te.sum(choice + other, axis=[j, k])
+
+    return inputs, te.compute((12,), body, name="y")
+
+
 #: name → (program, multiplications as written, and after)
 CASES = {
+    "a choice by data": (choice_by_data, 2 * 12 * 240, 2 * 12 * 240),
     "chain": (chain, 6 * 5 * 504 * 3, 6 * 9 * 8 + 6 * 8 * 7 + 6 * 7 * 5),
     "two matrices": (two_matrices, 6 * 7 * 90 * 2, 6 * 90 + 6 * 7 * 3),
     "one factor first": (one_factor_first, 25 * 6400, 25 * 400),
@@ -211,6 +226,25 @@ def test_every_gradient_compiled(name):
     got = ad.build([*inputs, head], [y, *gradients])(*given.values())
     for ours, exact in zip(got, want, strict=True):
         np.testing.assert_array_equal(ours, exact)
+
+
+def test_terms_of_equal_factors_are_one():
+    a, b, s = arrays((30, 40), (30, 40), (30,))
+    [k] = axes(k=40)
+
+    def terms_with(scales):
+        def body(i, j):
+            first = a[i, k] * b[j, k] * s[i] * scales[0]
+            second = s[i] * a[i, k] * scales[2] * b[j, k]
+            return te.sum(first - b[j, k] * a[i, k] * s[i] * scales[1] + second, axis=k)
+
+        return contractions_of(te.compute((30, 30), body, name="y").op)
+
+    [term] = terms_with((2.0, 1.0, 3.0))
+    assert [float(part.value) for part in term.scale] == [4.0]
+    [term] = terms_with((2.0, 4.0, 3.0))
+    assert term.scale == ()
+    assert len(terms_with((2.0, 5.0, 3.0))) == 3  # what is infinite has no difference
 
 
 def test_exact_math_keeps_the_order():

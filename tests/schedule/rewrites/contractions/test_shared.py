@@ -107,6 +107,33 @@ def test_a_value_of_one_sum_stays(value):
     assert with_ordered_contractions([x])[0].same_as(x)
 
 
+def gradient_of_a_kernel(function, n=30, d=40):
+    """The gradient of ``Σ_k f(u[i] - u[k])*b[k, j]`` with respect to u reads one product twice."""
+    u, b = te.placeholder((n,), "float64", "u"), te.placeholder((n, d), "float64", "b")
+    head = te.placeholder((n, d), "float64", "head")
+    y = total((n, d), (n,), lambda i, j, k: function(u[i] - u[k]) * b[k, j], "y")
+    return [u, b, head], ad.differentiate(y, [u], head)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda d: te.exp(-d * d),  # as expensive as it is, it is evaluated once for each pair
+        lambda d: 1.0 / (1.0 + d * d),
+        lambda d: te.max(1.0 - te.abs(d), 0.0),
+        lambda d: te.max(d, 0.0),
+    ],
+)
+def test_the_gradient_of_a_kernel_of_data_begins_with_one_product(function):
+    inputs, [gradient] = gradient_of_a_kernel(function)
+    [ordered] = with_ordered_contractions([gradient])
+    rng = np.random.default_rng(0)
+    given = {t: rng.standard_normal([int(n) for n in t.shape]) for t in inputs}
+    [want], [got] = evaluate_graph([gradient], given), evaluate_graph([ordered], given)
+    np.testing.assert_allclose(got, want, rtol=1e-10)
+    assert ad.estimate_cost(ordered).iterations <= 30 * 30 * (40 + 3)
+
+
 def test_different_sums_stay():
     x = total((N,), (M, D), lambda i, k, d: a[i, d] * b[k, d] * e[i, k], "x")
     y = total((N, M), (D,), lambda i, k, d: a[i, d] * b[M - 1 - k, d], "y")

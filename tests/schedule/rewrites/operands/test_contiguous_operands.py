@@ -56,6 +56,40 @@ def test_copies(name):
         np.testing.assert_allclose(got, want, rtol=1e-13)
 
 
+def test_weights_of_several_loops():
+    """``Σ_{c,d} x[b, a, c, d]*w[d, c]`` reads 256 weights across their rows; a matrix product does
+    not.
+    """
+    x, w = te.placeholder((40, 6, 8, 32), "float64", "x"), te.placeholder((32, 8), "float64", "w")
+    c, d = te.reduce_axis((0, 8), "c"), te.reduce_axis((0, 32), "d")
+    before = te.compute(
+        (40, 6), lambda b, a: te.sum(x[b, a, c, d] * w[d, c], axis=[c, d]), name="total"
+    )
+    [after] = with_contiguous_operands([before])
+    [copy] = [op for op in Graph([after]).ops if op.name.endswith("_part")]
+    assert [int(n) for n in copy.output(0).shape] == [8, 32]
+    rng = np.random.default_rng(0)
+    values = {x: rng.standard_normal((40, 6, 8, 32)), w: rng.standard_normal((32, 8))}
+    [got] = evaluate_graph([after], values)
+    np.testing.assert_allclose(got, np.einsum("bacd,dc->ba", *values.values()), rtol=1e-12)
+    product = te.compute((40, 8), lambda b, c: te.sum(x[b, 0, c, d] * w[d, c], axis=d), name="p")
+    plain = te.compute((40, 8), lambda b, j: te.sum(x[b, 0, 0, d] * w[d, j], axis=d), name="p")
+    assert len(Graph(with_contiguous_operands([product])).ops) == 4
+    assert with_contiguous_operands([plain])[0].same_as(plain)
+
+
+def test_of_loops_that_follow_others():
+    x, w = te.placeholder((40, 50), "float64", "x"), te.placeholder((50, 2), "float64", "w")
+    rows = lambda i: te.reduce_axis((0, i + 1), "k")  # noqa: E731
+
+    def body(i):
+        k = rows(i)
+        return te.sum(x[i, k] * w[k, 1], axis=k)
+
+    before = te.compute((40,), body, "total")
+    assert with_contiguous_operands([before])[0].same_as(before)
+
+
 def test_sums_share_copies():
     sums = [total(lambda p, i: g[p, i] * small[i, 1]), total(lambda p, i: g[p, i] + small[i, 1])]
     made = Graph(with_contiguous_operands(sums)).ops

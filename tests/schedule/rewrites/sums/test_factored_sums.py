@@ -35,6 +35,7 @@ CASES = {
     "a factor of a row": (lambda i, k: te.exp(x[i, k]) * u[i], "xu"),
     "a slow factor of a row": (lambda i, k: x[i, k] * te.rsqrt(u[i]) * s(), "x"),
     "a slow divisor of a row": (lambda i, k: x[i, k] / te.sqrt(u[i]) * x[i, k], "x"),
+    "a divisor of a row": (lambda i, k: -(x[i, k] / u[i] * s()) / u[i], "x"),
     "under a condition": (
         lambda i, k: te.if_then_else(k >= i, te.exp(x[i, k]) * te.sqrt(u[i]), zero),
         "x",

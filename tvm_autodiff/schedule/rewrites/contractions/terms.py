@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from ....expr.build import div, if_then_else, like, mul, multiplied, neg, negate
+from ....expr.build import div, if_then_else, like, mul, multiplied, neg, negate, negation_of
 from ....expr.costly import is_expensive, may_be_infinite
 from ....expr.factoring import factors_of
 from ....expr.nodes import (
@@ -156,9 +156,11 @@ def _collected(terms: Sequence[Contraction]) -> list[Contraction]:
 def terms_of(source: Expr) -> list[Expr]:
     """The terms of a sum, with their signs and conditions.
 
-    ``if c then a - b else 0 → if c then a else 0, if c then -b else 0``
+    ``if c then -(a - b) else 0 → if c then -a else 0, if c then b else 0``
     """
-    name = op_name(source)
+    name, negated = op_name(source), negation_of(source)
+    if negated is not None and op_name(negated) in ("add", "sub"):
+        return list(map(neg, terms_of(negated)))
     if name in ("add", "sub"):
         left, right = operands(source)
         return [*terms_of(left), *(terms_of(right) if name == "add" else map(neg, terms_of(right)))]
