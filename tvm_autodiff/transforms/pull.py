@@ -31,6 +31,7 @@ from ..rules.reductions.scans import scan_adjoints
 from ..rules.registry import ruled
 from ..rules.repeated_parts import repeated_parts
 from ..rules.terms import Term
+from ..zero_elimination.passes.reductions import solved_form
 from ..zero_elimination.sums.sum import Target
 from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import Transposed, transpose
@@ -143,7 +144,7 @@ def _equal_to(op: Operation, forms: list[Tensor]) -> Pullback:
 def _compute(op: Operation, kind: Compute) -> Pullback:
     reads = tensors_read_by(op)
     stopped = stopped_reads(op)
-    forms = None if stopped else prefix_form(op)
+    forms = None if stopped else prefix_form(op) or solved_form(op)
     if forms is not None:
         return _equal_to(op, forms)
     leads_to = [tensor for tensor in reads if tensor_key(tensor) not in stopped]
