@@ -111,7 +111,7 @@ def pullback_of(op: Operation, of_rows: bool = False) -> Pullback:
     """
     kind = kind_of(op)
     if isinstance(kind, Compute) and not of_rows and not stopped_reads(op):
-        parts = repeated_parts(op) or placed_parts(op) or equal_windows(op)
+        parts = repeated_parts(op) or placed_parts(op) or equal_windows(op) or solved_form(op)
         if parts is not None:
             return _equal_to(op, parts)
     return _RULES[type(kind)](op, kind)
@@ -144,7 +144,7 @@ def _equal_to(op: Operation, forms: list[Tensor]) -> Pullback:
 def _compute(op: Operation, kind: Compute) -> Pullback:
     reads = tensors_read_by(op)
     stopped = stopped_reads(op)
-    forms = None if stopped else prefix_form(op) or solved_form(op)
+    forms = None if stopped else prefix_form(op)
     if forms is not None:
         return _equal_to(op, forms)
     leads_to = [tensor for tensor in reads if tensor_key(tensor) not in stopped]

@@ -235,6 +235,26 @@ def test_values_as_compiled(condition, reducer):
     np.testing.assert_allclose(run([x], [o], [numbers()])[0], want, rtol=1e-12)
 
 
+#: name → the reducer, what numpy combines two numbers by, their dtype, what else is reduced
+OF_BITS = {
+    "or": (lambda a, b: a | b, np.bitwise_or, "int32", 0),
+    "and": (lambda a, b: a & b, np.bitwise_and, "int64", -1),
+    "any": (lambda a, b: tirx.any(a, b), np.logical_or, "bool", False),
+}
+
+
+@pytest.mark.parametrize("name", OF_BITS)
+def test_bits(name):
+    combine, step, dtype, identity = OF_BITS[name]
+    holds, count, points = CONDITIONS["a window before"]
+    reducer = te.comm_reducer(combine, lambda t: tirx.const(identity, t), name="bits")
+    x, o = dense(reducer, holds, count, identity, dtype)
+    assert estimate_cost(solve_masks([o])[0]).iterations == ROWS * count * points
+    values = np.random.default_rng(0).integers(0, 9, (ROWS, PLACES)).astype(dtype)
+    want = expected(values, step, identity, holds, count, identity)
+    np.testing.assert_array_equal(run([x], [o], [values])[0], want)
+
+
 #: name → the condition, the number of elements for n places, the points of each
 SYMBOLIC = {
     "blocks": (lambda k, j, n: k // 4 == j, lambda n: n // 4, 4),
