@@ -88,11 +88,16 @@ class Term:
     reduce_axes: tuple[Axis, ...]
 
 
-def guarded(value: Expr, conditions: Sequence[Condition]) -> Expr:
-    """``if c1: select c2: value`` with zero elsewhere, conditions outermost first."""
+def guarded(
+    value: Expr, conditions: Sequence[Condition], otherwise: Expr | None = None
+) -> Expr:
+    """``if c1: select c2: value`` with zero or another number elsewhere, conditions outermost
+    first.
+    """
+    nothing = zero_like(value) if otherwise is None else otherwise
     for condition in reversed(conditions):
         choose = if_then_else if condition.guards else select
-        value = choose(condition.expr, value, zero_like(value))
+        value = choose(condition.expr, value, nothing)
     return value
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..expr.nodes import Tensor, load, tensor_key
 from ..graph.bounded_stage import elementwise_stage
-from ..graph.graph import Graph, tensors_read_by
+from ..graph.graph import Graph, tensors_read_by, topological
 from ..graph.kinds.custom import Custom, Rule
 from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop
@@ -17,6 +17,7 @@ from ..graph.stage import Operation, is_placeholder, outputs_of, shape_of
 from ..keywords import checked_keywords
 from ..rules.pushforward import pushforward
 from ..rules.registry import ruled
+from ..zero_elimination.passes.reductions import solved_form
 from .arguments import (
     ByHand,
     Manual,
@@ -153,7 +154,8 @@ class ForwardSweep:
             elif isinstance(kind := kind_of(op), Loop):
                 found = push_loop(op, kind, self.tangent)
             else:
-                found = pushforward(op, self.tangent)
+                forms = solved_form(op)
+                found = pushforward(op, self.tangent) if forms is None else self._through(forms)
             self._tangents |= {keys[n]: found[n] for n in found if keys[n] not in self._given}
 
     def _take_over(self, stage: Custom) -> None:
@@ -166,6 +168,19 @@ class ForwardSweep:
     def _by_rule(self, stage: Custom) -> dict[int, Tensor]:
         found = push_through(stage, [self.tangent(x) for x in stage.inputs])
         return {number: tangent for number, tangent in enumerate(found) if tangent is not None}
+
+    def _through(self, forms: Sequence[Tensor]) -> dict[int, Tensor]:
+        """The tangents of equal tensors, by number, from stages that the graph does not have."""
+
+        def reads(op: Operation) -> list[Tensor]:
+            return [] if self._graph.contains(op.output(0)) else tensors_read_by(op)
+
+        for op in topological(forms, reads):
+            if not self._graph.contains(op.output(0)):
+                found = pushforward(op, self.tangent)
+                self._tangents |= {tensor_key(op.output(n)): found[n] for n in found}
+        tangents = enumerate(map(self.tangent, forms))
+        return {number: tangent for number, tangent in tangents if tangent is not None}
 
     def tangent(self, tensor: Tensor) -> Tensor | None:
         """The tangent of a tensor, or None if it is zero."""

@@ -31,6 +31,7 @@ from ..rules.reductions.scans import scan_adjoints
 from ..rules.registry import ruled
 from ..rules.repeated_parts import repeated_parts
 from ..rules.terms import Term
+from ..zero_elimination.passes.reductions import solved_form
 from ..zero_elimination.sums.sum import Target
 from ..zero_elimination.transposition.gather import Cotangent
 from ..zero_elimination.transposition.transpose import Transposed, transpose
@@ -110,7 +111,7 @@ def pullback_of(op: Operation, of_rows: bool = False) -> Pullback:
     """
     kind = kind_of(op)
     if isinstance(kind, Compute) and not of_rows and not stopped_reads(op):
-        parts = repeated_parts(op) or placed_parts(op) or equal_windows(op)
+        parts = repeated_parts(op) or placed_parts(op) or equal_windows(op) or solved_form(op)
         if parts is not None:
             return _equal_to(op, parts)
     return _RULES[type(kind)](op, kind)

@@ -1,23 +1,37 @@
-"""Restricts sums to the points where their source can be non-zero.
+"""Restricts reductions to the points that count: where the source of a sum can be non-zero, and
+that of another reducer is not its identity.
 
 The source of each sum is split into summands with conditions, `domain/` solves the domain of each,
-each sum takes the cheapest strategy, as in a gradient, and sums over equal boxes are joined. A
-stage that would not become cheaper is unchanged.
+each sum takes the cheapest strategy, as in a gradient, and sums over equal boxes are joined. Other
+reducers of one value have one such part. A stage that would not become cheaper is unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from ...errors import UnsolvableError
-from ...expr.nodes import Expr, Tensor, dtype_of, is_integer, node_id, op_name, operands, tensor_key
+from ...expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    dtype_of,
+    is_integer,
+    node_id,
+    op_name,
+    operands,
+    tensor_key,
+)
 from ...expr.rewrite import contains, contains_load, depends_on, substituter, tree_size
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
+    Combiner,
     Operation,
     Reduction,
+    axis_range,
     axis_vars,
     bodies,
     is_compute,
@@ -32,6 +46,7 @@ from ...rules.terms import Condition
 from ..strategies.table import cheapest
 from ..sums.assemble import assemble
 from ..sums.bands import is_banded
+from ..sums.counted import counted
 from ..sums.data_bounds import windows_of, with_equations
 from ..sums.data_equations import is_data_equation
 from ..sums.iterations import stage_iterations
@@ -44,7 +59,8 @@ from ..walk import each_stage, tensor_list
 
 @checked_keywords
 def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    """Restrict every sum to the points where its source can be non-zero.
+    """Restrict every reduction to the points that count: of a sum, where its source can be
+    non-zero.
 
     An equation in a guard removes an axis, an inequality shrinks the box:
     ``Σ_{a<8, k<4} if a == b then f(a, k) else 0  →  Σ_{k<4} f(b, k)``,
@@ -57,12 +73,16 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
     and a segment sum ``out[n] = Σ_e if idx[e] == n then v[e] else 0`` is a scatter-add
     ``out[idx[e]] += v[e]``.
     A sum without remaining axes becomes a single term, and a sum over an empty domain becomes zero.
+    The identity of another reducer takes the place of zero:
+    ``max_{k<100} if 4*j <= k < 4*j + 4 then x[k] else lowest  →  max_{k<4} x[4*j + k]``. A maximum
+    may have any constant there, such as ``-1e30``, with which it begins then. If a number of the
+    data equals a constant above the identity, the constant precedes it in the derivative.
 
     Parameters
     ----------
     tensors : Tensor or sequence of Tensor
-        The outputs. All stages that they need are simplified, except reductions other than sums and
-        opaque stages.
+        The outputs. All stages that they need are simplified, except reductions of several values,
+        such as the place of a maximum, and opaque stages.
 
     Returns
     -------
@@ -96,39 +116,51 @@ def simplify_reductions(tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
 
 
 def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """`simplify_reductions` for the stages that are a sum with an equation that determines an axis,
-    or with bounds that leave a narrow band of it.
+    """`simplify_reductions` for the stages that are a reduction with an equation that determines an
+    axis, or with bounds that leave a narrow band of it.
 
-    Such a sum is dense in an axis that data determines (a segment sum, a one-hot product), or that
-    the indices do (a diagonal, every second place of a transposed convolution, a filter as a sum
-    over all places).
+    Such a reduction is dense in an axis that data determines (a segment sum, a one-hot product), or
+    that the indices do (a diagonal, every second place of a transposed convolution, a filter as a
+    sum over all places, a pool as a maximum over all places).
     """
+    return each_stage(tensors, _without_masks)
 
-    def step(op: Operation) -> Sequence[Tensor]:
-        reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
-        if reduction is None:
-            return outputs_of(op)
-        summed = [axis.var for axis in reduction.axes]
 
-        def determines(node: Expr) -> bool:
-            if op_name(node) in ("and", "not", "lt", "le"):
-                bounds = with_equations([Condition(node, False)])
-                if any(is_data_equation(one.expr) for one in bounds):
-                    return True
-                return next(windows_of(bounds), None) is not None
-            if op_name(node) not in ("eq", "ne") or not is_integer(operands(node)[0]):
-                return False  # where two numbers are not equal, the other branch has the equation
-            return contains_load(node) or depends_on(node, summed)
+def solved_form(op: Operation) -> list[Tensor] | None:
+    """What `solve_masks` gives for a reduction other than a sum, of which the conditions would not
+    bound the terms of its derivative; None for all other stages.
+    """
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    if reduction is None or classify(reduction.combiner, 0) == "sum":
+        return None
+    [found] = _without_masks(op)
+    return None if tensor_key(found) == tensor_key(op.output(0)) else [found]
 
-        [source] = reduction.sources
-        values = [with_stored_masks(source), reduction.condition]
-        if not contains(values, determines) and not is_banded(values, reduction.axes):
-            return outputs_of(op)
-        masked = _with_stored_masks(op, reduction)
-        found = _simplified(masked)
-        return outputs_of(op) if tensor_key(found[0]) == tensor_key(masked.output(0)) else found
 
-    return each_stage(tensors, step)
+def _without_masks(op: Operation) -> list[Tensor]:
+    """One stage for `solve_masks`."""
+    reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
+    if reduction is None:
+        return outputs_of(op)
+    summed = [axis.var for axis in reduction.axes]
+
+    def determines(node: Expr) -> bool:
+        if op_name(node) in ("and", "not", "lt", "le"):
+            bounds = with_equations([Condition(node, False)])
+            if any(is_data_equation(one.expr) for one in bounds):
+                return True
+            return next(windows_of(bounds), None) is not None
+        if op_name(node) not in ("eq", "ne") or not is_integer(operands(node)[0]):
+            return False  # where two numbers are not equal, the other branch has the equation
+        return contains_load(node) or depends_on(node, summed)
+
+    [source] = reduction.sources
+    values = [with_stored_masks(source), reduction.condition]
+    if not contains(values, determines) and not is_banded(values, reduction.axes):
+        return outputs_of(op)
+    masked = _with_stored_masks(op, reduction)
+    found = _simplified(masked)
+    return outputs_of(op) if tensor_key(found[0]) == tensor_key(masked.output(0)) else found
 
 
 def _with_stored_masks(op: Operation, reduction: Reduction) -> Operation:
@@ -146,7 +178,7 @@ def _simplified(op: Operation) -> list[Tensor]:
     if not is_compute(op) or op.num_outputs != 1:
         return outputs_of(op)
     reduction = reduction_of(op)
-    if reduction is None or classify(reduction.combiner, 0) != "sum":
+    if reduction is None:
         return outputs_of(op)
     if reduction.init:
         return [_with_init(op)]
@@ -154,7 +186,9 @@ def _simplified(op: Operation) -> list[Tensor]:
 
 
 def _with_init(op: Operation) -> Tensor:
-    """``init + Σ_k f`` as a plain sum and an addition, if that is cheaper than one stage."""
+    """``init ⊕ (⊕_k f)`` as a plain reduction and a combination, if that is cheaper than one
+    stage.
+    """
     [combination], [plain] = split_init(op)
     [simple] = _simplified(plain.op)
     if tensor_key(simple) == tensor_key(plain):
@@ -165,20 +199,52 @@ def _with_init(op: Operation) -> Tensor:
 
 
 def _cheapest(op: Operation, reduction: Reduction) -> Tensor:
-    [source] = reduction.sources
-    apart, together = summands(source), summands(source, most=1)
-    splits = [apart] if len(apart) == len(together) else [apart, together]
     best: Tensor = op.output(0)
+    forms = _sums if classify(reduction.combiner, 0) == "sum" else _combined
     try:
         least = _work(best, op)
-        for split in splits:
-            candidate = _summed(op, reduction, split)
+        for candidate in forms(op, reduction):
             work = _work(candidate, op)
             if work < least:
                 best, least = candidate, work
     except UnsolvableError:  # the bounds cannot be determined: keep it as written
         return best
     return best
+
+
+def _sums(op: Operation, reduction: Reduction) -> Iterator[Tensor]:
+    """A sum with the terms of its source apart, and with fewer of them."""
+    [source] = reduction.sources
+    apart, together = summands(source), summands(source, most=1)
+    for split in [apart] if len(apart) == len(together) else [apart, together]:
+        yield _summed(op, reduction, split)
+
+
+def _combined(op: Operation, reduction: Reduction) -> Iterator[Tensor]:
+    """``⊕_k if c(i, k) then v else w  →  ⊕_r v[k := g(i, r)]``, with the reducer beginning with w.
+    """
+    found = counted(reduction)
+    if found is None:
+        return
+    target = Target((), tuple(op.axis))
+    definition = SummandSum(op.name, op, reduction, found.part, found.combiner)
+    whole = definition.at(target)
+    if found.counts and not _leaves_points(reduction.axes, whole):
+        return
+    if whole is None:
+        [nothing] = found.combiner.identity
+        whole = Sum((), nothing, (), (), (), definition, target, combiner=found.combiner)
+    dtype = dtype_of(reduction.sources[0])
+    yield assemble(op.name, target, [cheapest(whole)], dtype=dtype)
+
+
+def _leaves_points(axes: Sequence[Axis], whole: Sum | None) -> bool:
+    """Whether each element has a point outside of a solution: the solution has fewer points."""
+    every = [axis_range(axis)[1] for axis in axes]
+    solved = [0] if whole is None else [axis_range(axis)[1] for axis in whole.axes]
+    if not all(isinstance(extent, int) for extent in (*every, *solved)):
+        return False
+    return prod(solved) < prod(every)
 
 
 def _summed(op: Operation, reduction: Reduction, parts: Sequence[Summand]) -> Tensor:
@@ -195,12 +261,14 @@ def _summed(op: Operation, reduction: Reduction, parts: Sequence[Summand]) -> Te
 
 @dataclass(frozen=True)
 class SummandSum:
-    """``Σ_k part`` of a stage whose source is a sum of such parts."""
+    """``Σ_k part`` of a stage whose source is a sum of such parts, or another reducer's only part.
+    """
 
     name: str
     op: Operation
     reduction: Reduction
     part: Summand
+    combiner: Combiner | None = None
 
     def stage_name(self, what: str) -> str:
         """The name of a stage that is the whole sum."""
@@ -219,6 +287,7 @@ class SummandSum:
             move(self.part.value),
             [Condition(move(c.expr), c.guards) for c in self.part.conditions],
             [rename_bounds(axis, move) for axis in self.reduction.axes],
+            combiner=self.combiner,
         )
 
     def updates(self, target: Target) -> Updates:

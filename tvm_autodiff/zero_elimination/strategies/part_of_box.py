@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from ...domain import Domain, simplify_domain, solve_linear_inequalities
-from ...expr.build import all_of, compare, const, if_then_else, zero_like
+from ...expr.build import all_of, compare, const, if_then_else
 from ...expr.nodes import Expr, dtype_of, is_expr, load, node_id
 from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
 from ...expr.simplify import prove
@@ -50,12 +50,12 @@ def part_of_box(whole: Sum) -> Sum | None:
     if not all(reads_inside(one, ranges) for one in (solved.source, *solved.guards)):
         inside = conditions  # a place of the box without an element may lie outside of a tensor
     if inside:
-        value = guarded(solved.source, [Condition(all_of(inside), True)])
+        value = guarded(solved.source, [Condition(all_of(inside), True)], whole.otherwise)
         solved = replace(solved, source=value)
     name = f"{whole.definition.name}_part"
     stage = assemble(name, part, [[solved]], dtype=dtype_of(whole.source))
     read = load(stage, [*(axis.var for axis in part.prefix), *places])
-    source = if_then_else(all_of(guards), read, zero_like(whole.source))
+    source = if_then_else(all_of(guards), read, whole.otherwise)
     made = partial(sum_iterations, solved)
     return replace(whole, axes=(), guards=(), source=source, made=(made,))
 

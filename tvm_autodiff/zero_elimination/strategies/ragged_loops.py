@@ -24,7 +24,6 @@ from ...expr.build import (
     if_then_else,
     sub,
     variable,
-    zero_like,
 )
 from ...expr.integers.integer_functions import compile_integers
 from ...expr.integers.tried_values import literal_box, surely_holds
@@ -49,7 +48,7 @@ from ...expr.rewrite import contains_load, depends_on, postorder, substituter, v
 from ...expr.simplify import prove, simplify
 from ...graph.stage import Extent, axis_range, reduce_axis_over
 from ..sums.iterations import box_iterations
-from ..sums.sum import Sum
+from ..sums.sum import Sum, of_one_point
 
 #: the minimum fraction of points that satisfy the guards for a box to stay a box
 _LEAST_FILLED = 0.5
@@ -116,7 +115,9 @@ def ragged_loops(whole: Sum) -> Sum | None:
     )
     source = move(body)
     if kept:
-        source = if_then_else(all_of(kept), source, zero_like(source))
+        source = if_then_else(all_of(kept), source, whole.otherwise)
+    if not axes:
+        source = of_one_point(whole.combiner, source)
     return replace(whole, axes=tuple(axes), source=source, guards=kept)
 
 
@@ -125,7 +126,9 @@ def _unguarded(whole: Sum) -> Expr | None:
     if op_name(whole.source) != "if_then_else":
         return None
     condition, body, otherwise = operands(whole.source)
-    if not is_const(otherwise, 0) or len(conjuncts(condition)) != len(whole.guards):
+    if not is_const(otherwise, const_value(whole.otherwise)):
+        return None
+    if len(conjuncts(condition)) != len(whole.guards):
         return None
     return body
 

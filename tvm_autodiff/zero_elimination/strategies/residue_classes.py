@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 
-from ...expr.build import add, all_of, compare, const, if_then_else, mul, zero_like
+from ...expr.build import add, all_of, compare, const, if_then_else, mul
 from ...expr.nodes import Axis, Expr, Var, binary, const_value, dtype_of, load, op_name, operands
 from ...expr.rewrite import depends_on, postorder
 from ...graph.stage import axis_range, data_axis, renew_axis
@@ -95,9 +95,9 @@ def _interleaved(
     classes: Sequence[tuple[tuple[int, ...], Sum]],
     name: str,
 ) -> Expr:
-    """One branch for each class, reading its stage; zero for classes without terms."""
+    """One branch for each class, reading its stage; a constant for classes without points."""
     target = whole.target
-    result: Expr = zero_like(whole.source)
+    result: Expr = whole.otherwise
     for residues, solved in reversed(classes):
         label = "".join(
             str(residue) for residue, modulus in zip(residues, moduli, strict=True) if modulus > 1

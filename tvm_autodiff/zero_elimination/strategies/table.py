@@ -2,7 +2,8 @@
 
 A strategy is a function ``Sum → Sum | None`` that preserves the value. Applicable strategies are
 compared by their iterations times the cost of an iteration. A sum with solved equations is
-preferred to all others, and of equal costs the earlier row.
+preferred to all others, and of equal costs the earlier row. Strategies that add up parts are no
+choice for other reducers.
 """
 
 from __future__ import annotations
@@ -32,11 +33,14 @@ class Strategy:
         Maps a sum to an equal one for the same elements, or to None if it does not apply.
     weight : Fraction
         The cost of an iteration, relative to a sum over a box.
+    adds : bool
+        Whether it adds up parts of elements, and so is for sums only.
     """
 
     name: str
     rewrite: Callable[[Sum], Sum | None]
     weight: Fraction = Fraction(1)
+    adds: bool = False
 
 
 #: one more stage, or loops of varying extents, must save at least a tenth of the iterations
@@ -48,9 +52,9 @@ STRATEGIES = (
     Strategy("part of the box", part_of_box, _LESS_REGULAR),
     Strategy("ragged loops", ragged_loops, _LESS_REGULAR),
     Strategy("gather", lambda whole: None if whole.dense else whole),
-    Strategy("scatter-add", scatter_add, _BY_DATA),
-    Strategy("scatter of points", scatter_points, Fraction(OF_POINTS)),
-    Strategy("loop over updates", update_loops, _BY_DATA),
+    Strategy("scatter-add", scatter_add, _BY_DATA, adds=True),
+    Strategy("scatter of points", scatter_points, Fraction(OF_POINTS), adds=True),
+    Strategy("loop over updates", update_loops, _BY_DATA, adds=True),
     Strategy("dense sum", lambda whole: whole if whole.dense else None, _BY_DATA),
 )
 _WEIGHTS = {strategy.name: strategy.weight for strategy in STRATEGIES}
@@ -63,9 +67,10 @@ def cheapest(whole: Sum) -> tuple[Sum, ...]:
     found: list[tuple[Sum, ...]] = [
         (replace(result, strategy=strategy.name),)
         for strategy in STRATEGIES
-        if (result := strategy.rewrite(whole)) is not None
+        if not (strategy.adds and whole.combiner is not None)
+        and (result := strategy.rewrite(whole)) is not None
     ]
-    cases = _cases(whole)
+    cases = None if whole.combiner is not None else _cases(whole)
     if cases is not None:
         found.insert(0, tuple(best for case in cases for best in cheapest(case)))
     if len(found) == 1:

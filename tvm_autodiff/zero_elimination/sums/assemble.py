@@ -10,12 +10,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.build import add, const, sum_of
-from ...expr.nodes import Axis, Expr, Tensor, load
+from ...expr.build import add, const, sum_of, true
+from ...expr.nodes import Axis, Expr, Tensor, dtype_of, load
 from ...expr.rewrite import substituter
 from ...expr.sharing.lets import bind_shared
 from ...graph.bounded_stage import bounded_stage
-from ...graph.stage import Extent, axis_range, reduce_axis_over, renew_axis, sum_over, whole_tensor
+from ...graph.stage import (
+    Combiner,
+    Extent,
+    Reduction,
+    axis_range,
+    reduce_axis_over,
+    reduce_expr,
+    renew_axis,
+    sum_combiner,
+    whole_tensor,
+)
 from .sum import Sum, Target
 
 
@@ -86,7 +96,7 @@ def assemble(
         if same is not None:
             return same
     if not plain and len(sums) == 1:
-        return _stage(name, axes, sums[0].source, sums[0].axes)
+        return _stage(name, axes, sums[0].source, sums[0].axes, sums[0].combiner)
     if len(plain) == 1 and len(tensors) == 1 and not sums:
         return tensors[0]
     for number, term in enumerate(sums):
@@ -96,21 +106,26 @@ def assemble(
     return _stage(name, axes, bind_shared(body))
 
 
-def _stage(name: str, axes: Sequence[Axis], body: Expr, summed: Sequence[Axis] = ()) -> Tensor:
+def _stage(
+    name: str,
+    axes: Sequence[Axis],
+    body: Expr,
+    summed: Sequence[Axis] = (),
+    combiner: Combiner | None = None,
+) -> Tensor:
     """A stage over new copies of the target's axes, which several stages have shared so far.
 
-    `summed` are the axes of a sum, whose extents may depend on the others.
+    `summed` are the axes of a sum or another reduction, whose extents may depend on the others.
     """
     fresh = [renew_axis(axis) for axis in axes]
     rename = substituter({old.var: new.var for old, new in zip(axes, fresh, strict=True)})
     body = rename(body)
     if summed:
         extents = [axis_range(axis)[1] for axis in summed]
-        body = sum_over(
-            body,
-            [
-                reduce_axis_over(axis.var, n if isinstance(n, int) else rename(n))
-                for axis, n in zip(summed, extents, strict=True)
-            ],
-        )
+        inner = [
+            reduce_axis_over(axis.var, n if isinstance(n, int) else rename(n))
+            for axis, n in zip(summed, extents, strict=True)
+        ]
+        reducer = sum_combiner(dtype_of(body)) if combiner is None else combiner
+        body = reduce_expr(Reduction(reducer, (body,), tuple(inner), true(), ()))
     return bounded_stage(name, fresh, [body])[0]

@@ -45,7 +45,7 @@ from ...expr.rewrite import (
 )
 from ...expr.sharing.lets import bind_shared
 from ...expr.simplify import collect_terms, prove, simplify
-from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
+from ...graph.stage import Combiner, axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded
 from .conditions import in_order, on_indices, settled
 from .data_bounds import rare, windows_of
@@ -56,7 +56,8 @@ from .data_equations import (
     reads_inside,
     solve_data_equations,
 )
-from .sum import Definition, Sum, Target
+from .point_order import with_points_in_order
+from .sum import Definition, Sum, Target, of_one_point
 from .windows import Ranges, constant_box, is_jagged, nonempty, within
 
 
@@ -67,6 +68,7 @@ def solve(
     conditions: Sequence[Condition],
     axes: Sequence[Axis],
     equations: Sequence[Expr] = (),
+    combiner: Combiner | None = None,
 ) -> Sum | None:
     """``Σ_axes if conditions then value``, over a box in which few points violate the conditions.
 
@@ -84,6 +86,9 @@ def solve(
         The axes of the sum. Bounds may depend on other axes.
     equations : sequence of Expr
         Further conditions that read tensors, solved as far as possible.
+    combiner : Combiner, optional
+        The reducer in place of the sum. Its identity is the value of points that do not count, and
+        the others stay in their order.
 
     Returns
     -------
@@ -93,9 +98,9 @@ def solve(
     Raises
     ------
     UnsolvableError
-        If sizes do not bound an axis.
+        If sizes do not bound an axis, or if points do not stay in their order.
     """
-    parameters = target.ranges
+    parameters, written = target.ranges, [axis.var for axis in axes]
     loops, axes, bounds = _data_loops(axes, equations)
     looping = [axis.var for axis in loops]
     index_conditions, others = [], list(bounds)
@@ -170,6 +175,7 @@ def solve(
             *([Condition(all_of(known), True)] if known else []),
             *in_order(others, [Condition(move_on(c), False) for c in data]),
         ],
+        None if combiner is None else combiner.identity[0],
     )
     summed = [reduce_axis_over(var, found.ranges[var][1]) for var in found.variables]
     for loop in loops:
@@ -178,9 +184,9 @@ def solve(
             allowed = all_of(c for c in known if not depends_on(c, looping))
             extent = if_then_else(allowed, extent, zero_like(extent))
         summed.append(reduce_axis_over(loop.var, extent))
-    return Sum(
+    result = Sum(
         tuple(summed),
-        bind_shared(source),
+        bind_shared(source if summed else of_one_point(combiner, source)),
         tuple(known),
         tuple(map(move_on, dense)),
         tuple(
@@ -193,7 +199,11 @@ def solve(
         windows=tuple(c for c in windows if _is_join(c, found.variables, parameters)),
         # elsewhere, what protects their reads may depend on an axis
         placed=tuple(c for c in equal if not depends_on(c, every_axis) and reads_inside(c, ranges)),
+        combiner=combiner,
     )
+    if combiner is None:
+        return result
+    return with_points_in_order(result, [move_on(move(var)) for var in written])
 
 
 def _divides(condition: Expr) -> bool:

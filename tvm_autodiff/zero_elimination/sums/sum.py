@@ -2,7 +2,7 @@
 
 A `Definition` is a sum as it was written or derived: points, conditions, and the positions of the
 points. A `Sum` is an expression for it at the elements of a `Target`. Strategies turn one sum into
-an equal one.
+an equal one. Another reducer may take the place of the sum, and its identity that of zero.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...expr.build import zero_like
 from ...expr.nodes import Axis, Expr
-from ...graph.stage import axis_range
+from ...graph.stage import Combiner, axis_range
 from ...rules.terms import Condition
 from .windows import Ranges
 
@@ -123,6 +124,8 @@ class Sum:
     placed : tuple of Expr
         Equations with data that determine the elements of the sum and depend on no axis of it, such
         as ``b == k[]``: all other elements are zero.
+    combiner : Combiner or None
+        The reducer of one value that combines the points; None for a sum.
     """
 
     axes: tuple[Axis, ...]
@@ -136,6 +139,12 @@ class Sum:
     made: tuple[Callable[[int], int], ...] = ()
     windows: tuple[Expr, ...] = ()
     placed: tuple[Expr, ...] = ()
+    combiner: Combiner | None = None
+
+    @property
+    def otherwise(self) -> Expr:
+        """The value of an element without points."""
+        return zero_like(self.source) if self.combiner is None else self.combiner.identity[0]
 
     @property
     def dense(self) -> tuple[Expr, ...]:
@@ -146,3 +155,11 @@ class Sum:
     def by_data(self) -> bool:
         """Whether it tests data at points that updates, one for each point, would go to at once."""
         return bool(self.dense or self.windows)
+
+
+def of_one_point(combiner: Combiner | None, value: Expr) -> Expr:
+    """What a reducer gives for a single value: ``max_{k<1} v → max(identity, v)``."""
+    if combiner is None:
+        return value
+    [combined] = combiner.apply(combiner.identity, [value])
+    return combined

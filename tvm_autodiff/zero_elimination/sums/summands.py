@@ -163,7 +163,7 @@ class _Splitter:
         [old] = operands(node)
         if dtype_of(old) != "bool":
             return self._of_one(node, parts)
-        truth = Summand(like(node, 1)).where(_conditions([old], False))
+        truth = Summand(like(node, 1)).where(conditions_of([old], False))
         return [] if truth is None else [truth]
 
     def _branch(self, node: Expr, parts: list[list[Summand]]) -> list[Summand]:
@@ -181,7 +181,7 @@ class _Splitter:
             return self._choice(node, parts)
         sides = (([condition], then), (self._negation(condition), otherwise))
         found = [
-            summand.where(_conditions(holds, guards)) for holds, side in sides for summand in side
+            summand.where(conditions_of(holds, guards)) for holds, side in sides for summand in side
         ]
         return _merged([summand for summand in found if summand is not None])
 
@@ -234,7 +234,8 @@ _RULES: dict[str, _Rule] = {
 }
 
 
-def _conditions(exprs: Sequence[Expr], guards: bool) -> list[Condition]:
+def conditions_of(exprs: Sequence[Expr], guards: bool) -> list[Condition]:
+    """The conditions that all expressions hold, one for each part of a conjunction."""
     return [Condition(part, guards) for expr in exprs for part in affirmed(expr)]
 
 
