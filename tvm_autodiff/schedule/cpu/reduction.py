@@ -43,7 +43,7 @@ def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     ordered = None if machine.exact_math else in_order_of_memory(kernel)
     if ordered is not None:
         return writes_to([Rest(ordered)], kernel)
-    copied = None if machine.exact_math else over_ordered_copies(kernel, machine)
+    copied = None if machine.exact_math else _over_copies(kernel, machine)
     if copied is not None:
         copies, whole = copied
         return [*map(Rest, copies), *writes_to([Rest(whole)], kernel)]
@@ -54,6 +54,14 @@ def reduction(kernel: Kernel, machine: Machine) -> Made | Declined:
     return _reduced(kernel, machine)
 
 
+def _over_copies(kernel: Kernel, machine: Machine) -> tuple[list[Kernel], Kernel] | None:
+    """Copies of what is read across lines of memory, where no vectors lie along an output axis."""
+    columns_of = vector_columns(kernel, machine.lanes(*kernel.dtypes))
+    if not isinstance(columns_of, Declined) or turned_columns(kernel) is not None:
+        return None
+    return over_ordered_copies(kernel, machine)
+
+
 def _reduced(kernel: Kernel, machine: Machine) -> Made | Declined:
     """The function of a kernel, and what combines the lanes of its vectors if they are parts."""
     lanes, parts = _lanes(kernel, machine), None
@@ -61,10 +69,11 @@ def _reduced(kernel: Kernel, machine: Machine) -> Made | Declined:
         found = vector_columns(kernel, machine.lanes(*kernel.dtypes))
         if not isinstance(found, Declined):
             return [columns(found, machine)]
-        turned = turned_columns(kernel)
-        if turned is not None:
-            whole, reader = turned
-            return in_parts([Rest(whole)], whole, reader, kernel)
+    turned = turned_columns(kernel)
+    if turned is not None:
+        whole, reader = turned
+        return in_parts([Rest(whole)], whole, reader, kernel)
+    if lanes is None:
         parts = _even(kernel, machine)
     gathered = gathered_columns(kernel, machine, lanes is not None or parts is not None)
     if gathered is not None:

@@ -16,6 +16,7 @@ from ....graph.graph import each_stage
 from ....graph.stage import (
     Operation,
     axis_range,
+    axis_vars,
     data_axis,
     is_compute,
     loop_axes,
@@ -39,8 +40,8 @@ def with_contiguous_operands(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Reductions whose vectors read another element of a tensor at each point, in order, read small
     tensors in order, too.
 
-    Such a read depends on few loops beside the columns, so that each element of the copy is read
-    many times. Tiles of products copy what no other operand has all loops of.
+    Such a read depends on the columns alone, or on loops of the reduction, so that each element of
+    the copy is read many times. Tiles of products copy what depends on more.
     """
     equal = EqualStages()
 
@@ -98,6 +99,8 @@ def _copies(
             continue
         elements = size_of([axis_range(axis)[1] for axis in used], LARGE_SIZE)
         if elements * STORE > points or not is_safe([read], loops_of(axes)):
+            return {}
+        if len(used) > 1 and depends_on(read, axis_vars(op)):
             return {}
         others = [axis for axis in used if axis is not along]
         apart[node_id(read)] = copied(read, [*others, along])
