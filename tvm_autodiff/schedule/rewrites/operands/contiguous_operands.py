@@ -102,6 +102,6 @@ def _copies(
             return {}
         if len(used) > 1 and depends_on(read, axis_vars(op)):
             return {}
-        others = [axis for axis in used if axis is not along]
+        others = [axis for axis in used if node_id(axis.var) != node_id(along.var)]
         apart[node_id(read)] = copied(read, [*others, along])
     return apart if is_streamed else {}
