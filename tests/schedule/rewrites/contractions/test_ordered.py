@@ -242,6 +242,8 @@ def test_terms_of_equal_factors_are_one():
 
     [term] = terms_with((2.0, 1.0, 3.0))
     assert [float(part.value) for part in term.scale] == [4.0]
+    [whole] = with_ordered_contractions([term.op.output(0)])
+    assert ad.estimate_cost(whole).multiplications == 30 * 30 * 40 * 3
     [term] = terms_with((2.0, 4.0, 3.0))
     assert term.scale == ()
     assert len(terms_with((2.0, 5.0, 3.0))) == 3  # what is infinite has no difference

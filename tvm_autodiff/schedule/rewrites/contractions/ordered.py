@@ -128,6 +128,8 @@ def _order(term: Contraction, first: Elimination | None = None) -> Order:
 
 def _pays(terms: Sequence[_Ordered]) -> bool:
     """Whether the orders of the terms of a stage take less time than the stage as it is."""
+    if [term.stands_for_several for term, _ in terms] == [True]:
+        return True
     if any(
         len(_divided_last(term, order.eliminations)) > len(order.eliminations)
         for term, order in terms

@@ -47,13 +47,16 @@ from .order import Variables, points
 
 @dataclass(frozen=True)
 class Contraction:
-    """A sum of products, or one term of a sum of several, and the loops that it runs over."""
+    """A sum of products, or one term of a sum of several, and the loops that it runs over; whether
+    it stands for several terms of equal factors.
+    """
 
     op: Operation
     reduction: Reduction
     factors: tuple[Operand, ...]
     scale: tuple[Expr, ...]
     loops: Loops
+    stands_for_several: bool = False
 
     @property
     def axes(self) -> list[Axis]:
@@ -149,7 +152,8 @@ def _collected(terms: Sequence[Contraction]) -> list[Contraction]:
             collected += alike
         else:
             scale = like(alike[0].reduction.sources[0], total)
-            collected.append(replace(alike[0], scale=() if total == 1 else (scale,)))
+            whole = () if total == 1 else (scale,)
+            collected.append(replace(alike[0], scale=whole, stands_for_several=True))
     return collected
 
 
