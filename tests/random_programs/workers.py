@@ -6,19 +6,21 @@ a busy machine fails nothing.
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import psutil
+
+from tests.processes import collected_seldom, without_torch
 
 LIMIT = 120.0  #: CPU seconds for one task
 _PATIENCE = 20.0  #: times the limit, in seconds of the clock: for what waits without working
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.random_programs.tasks"])
+_CONTEXT.set_forkserver_preload(["tests.random_programs.preloaded"])
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,7 @@ class Outcome:
 
 
 def _serve(connection: Any) -> None:
-    gc.freeze()  # what is imported lives as long as the process
-    gc.set_threshold(20_000, 10, 20)
+    collected_seldom()
     while True:
         connection.send(connection.recv().perform())
 
@@ -53,7 +54,8 @@ class Worker:
     def start(self) -> None:
         self.connection, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(theirs,), daemon=True)
-        self.process.start()
+        with mock.patch.dict(os.environ, without_torch()):  # of the server, which the first starts
+            self.process.start()
         theirs.close()
 
     def stop(self) -> None:

@@ -22,6 +22,7 @@ from tvm import tirx
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate, evaluate_graph
+from tests.processes import collected_seldom
 from tests.schedule.guarded_programs import PROGRAMS, WRONG, Program, Sizes
 from tests.schedule.symbolic_programs import SYMBOLIC
 
@@ -123,6 +124,7 @@ def run(name: str, place: str) -> None:
 
 def main(runs: Sequence[str]) -> None:
     warnings.simplefilter("ignore")
+    collected_seldom()
     for one in runs:
         print("begin", one, flush=True)
         try:

@@ -28,6 +28,12 @@ def second_pullback(function, at, first, second):
     return jax.vjp(lambda x: jax.vjp(function, x)[1](first)[0], at)[1](second)[0]
 
 
+@partial(jax.jit, static_argnums=0)
+def jacobian(function, at):
+    """JAX's Jacobian, compiled once for all tests of a function."""
+    return jax.jacrev(function)(at)
+
+
 RANDOM = np.random.default_rng(0)
 
 
@@ -219,7 +225,7 @@ def test_the_value_and_both_modes(pair):
     np.testing.assert_allclose(got[0], want[0], rtol=1e-12)
     np.testing.assert_allclose(got[1], want[1], rtol=1e-10)
     # elementwise or linear maps: a tangent by the transpose of JAX's pullback
-    np.testing.assert_allclose(got[2], jax.jit(jax.jacrev(theirs))(X) @ V, rtol=1e-10)
+    np.testing.assert_allclose(got[2], jacobian(theirs, X) @ V, rtol=1e-10)
 
 
 def test_reverse_over_reverse(pair):
@@ -267,7 +273,7 @@ def test_jacobian(pair, mode):
     ours, theirs = pair
     x = tensor(5)
     [got] = evaluate([ad.jacobian(ours(x), x, mode=mode)], [(x, X)])
-    np.testing.assert_allclose(got, jax.jit(jax.jacrev(theirs))(X), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(got, jacobian(theirs, X), rtol=1e-10, atol=1e-12)
 
 
 def test_cotangents_with_two_axes_in_front(pair):
@@ -305,8 +311,8 @@ def test_vmap(pair):
     pull = jax.jit(lambda x: jax.vjp(theirs, x)[1](G)[0])
     np.testing.assert_allclose(got[0], jax.jit(jax.vmap(theirs))(at), rtol=1e-10)
     np.testing.assert_allclose(got[1], jax.jit(jax.vmap(pull))(at), rtol=1e-10)
-    jacobian = jax.jit(jax.jacrev(theirs))
-    np.testing.assert_allclose(got[2], [jacobian(row) @ G for row in at], rtol=1e-10)
+    rows = [jacobian(theirs, row) @ G for row in at]
+    np.testing.assert_allclose(got[2], rows, rtol=1e-10)
     want = [second_pullback(theirs, row, G, W) for row in at]
     np.testing.assert_allclose(got[3], want, rtol=1e-10, atol=1e-12)
 
@@ -323,7 +329,7 @@ def test_derivatives_of_a_batch(pair):
     many = jax.vmap(theirs)
     pull = lambda x: jax.vjp(many, x)[1](heads)[0]  # noqa: E731
     np.testing.assert_allclose(got[0], *pullback(many, (at,), heads), rtol=1e-10)
-    rows = [jax.jit(jax.jacrev(theirs))(row) @ v for row, v in zip(at, moving, strict=True)]
+    rows = [jacobian(theirs, row) @ v for row, v in zip(at, moving, strict=True)]
     np.testing.assert_allclose(got[1], rows, rtol=1e-10)
     want = np.tensordot(jax.jit(jax.jacrev(pull))(at), moving, 2)
     np.testing.assert_allclose(got[2], want, rtol=1e-10, atol=1e-12)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +29,18 @@ SMALL = [
 F64 = "float64"
 
 
+@partial(jax.jit, static_argnums=(0, 1))
+def jacobian_by_jax(function: Callable[..., Any], place: int, *arrays: Any) -> Any:
+    """JAX's Jacobian, compiled once for all tests of a function."""
+    return jax.jacobian(function, argnums=place)(*arrays)
+
+
+@partial(jax.jit, static_argnums=0)
+def hessian_by_jax(function: Callable[[Any], Any], at: Any) -> Any:
+    """JAX's Hessian, compiled once for all points."""
+    return jax.hessian(function)(at)
+
+
 @pytest.mark.filterwarnings("ignore::tvm_autodiff.DenseSumWarning")  # numbers, not speed
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_forward_is_reverse(case: Case) -> None:
@@ -46,7 +62,7 @@ def test_jacobian_is_that_of_jax(both) -> None:
     with case.expecting():
         derivative = ad.jacobian(output, placeholders[place])
     [found] = evaluate_graph([derivative], list(zip(placeholders, arrays, strict=True)))
-    wanted = jax.jit(jax.jacobian(both.theirs, argnums=place))(*map(jnp.asarray, arrays))
+    wanted = jacobian_by_jax(both.theirs, place, *map(jnp.asarray, arrays))
     np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
 
 
@@ -110,7 +126,7 @@ def test_hessian_and_hvp_are_those_of_jax(name: str, at: str) -> None:
     matrix, vector = evaluate_graph(
         [ad.hessian(y, x), *ad.hvp(y, x, v)], [(x, point), (v, along)]
     )
-    wanted = jax.jit(jax.hessian(theirs))(jnp.asarray(point))
+    wanted = hessian_by_jax(theirs, jnp.asarray(point))
     np.testing.assert_allclose(matrix, wanted, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(vector, wanted @ along, rtol=1e-10, atol=1e-11)
 

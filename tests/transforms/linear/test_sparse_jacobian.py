@@ -16,7 +16,12 @@ from tests.gradient_case import Case
 from tests.gradients import test_against_jax, test_reducers
 from tests.sparse.test_gradient_cases import assembled
 from tests.sparse.test_pattern import stencil, stencils
-from tests.transforms.linear.test_jacobian import POINTS, SCALARS
+from tests.transforms.linear.test_jacobian import (
+    POINTS,
+    SCALARS,
+    hessian_by_jax,
+    jacobian_by_jax,
+)
 from tvm_autodiff.expr.nodes import is_float
 
 jax.config.update("jax_enable_x64", True)
@@ -37,7 +42,7 @@ def test_values_are_those_of_jax(both) -> None:
     place = next(n for n, tensor in enumerate(placeholders) if is_float(tensor))
     matrix = ad.jacobian(output, placeholders[place], format="csc")
     found = assembled(matrix, list(zip(placeholders, arrays, strict=True)))
-    wanted = jax.jit(jax.jacobian(both.theirs, argnums=place))(*map(jnp.asarray, arrays))
+    wanted = jacobian_by_jax(both.theirs, place, *map(jnp.asarray, arrays))
     np.testing.assert_allclose(found, np.asarray(wanted).reshape(found.shape), 1e-10, 1e-12)
 
 
@@ -78,7 +83,7 @@ def test_built_functions_return_scipy_matrices(format: str) -> None:
     x, point = vector(6), np.linspace(-1, 1, 6)
     found = ad.build(x, ad.jacobian(tridiagonal(x), x, format=format), cache=False)(point)
     assert isinstance(found, getattr(scipy.sparse, f"{format}_matrix"))
-    wanted = np.asarray(jax.jit(jax.jacobian(theirs))(point))
+    wanted = np.asarray(jacobian_by_jax(theirs, 0, point))
     np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-12, atol=1e-14)
     assert found.nnz == 15  # the diagonal, where there is a left neighbour, and what is beside it
     fresh = scipy.sparse.coo_matrix(wanted).asformat(format)
@@ -115,7 +120,7 @@ def test_results_share_index_arrays_that_cannot_be_written() -> None:
     function = ad.build(x, ad.jacobian(tridiagonal(x), x, format="csr"), cache=False)
     first, second = function(np.ones(5)), function(np.zeros(5))
     assert first.indices is second.indices
-    wanted = np.asarray(jax.jit(jax.jacobian(theirs))(np.ones(5)))
+    wanted = np.asarray(jacobian_by_jax(theirs, 0, np.ones(5)))
     np.testing.assert_allclose(first.toarray(), wanted)
     with pytest.raises(ValueError, match="read-only"):
         first.indices[0] = 3
@@ -159,7 +164,7 @@ def test_symbolic_shapes(format: str) -> None:
         point = np.linspace(-1.0, 1.0, size)
         found = function(point)
         assert found.has_canonical_format
-        wanted = np.asarray(jax.jit(jax.jacobian(theirs))(point)) if size else np.zeros((0, 0))
+        wanted = np.asarray(jacobian_by_jax(theirs, 0, point)) if size else np.zeros((0, 0))
         np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-12, atol=1e-14)
     with pytest.raises(ad.CallError, match="argument x must be an array whose dimension 0 is n"):
         function(3.0)
@@ -203,7 +208,7 @@ def test_int64_shapes() -> None:
     matrix = ad.jacobian(symbolic_stencil(x), x, format="csr")
     point = np.linspace(-1.0, 1.0, 6)
     found = ad.build(x, matrix, cache=False)(point)
-    np.testing.assert_allclose(found.toarray(), jax.jit(jax.jacobian(theirs))(point), atol=1e-14)
+    np.testing.assert_allclose(found.toarray(), jacobian_by_jax(theirs, 0, point), atol=1e-14)
 
 
 @pytest.mark.parametrize("symbolic", [False, True])
@@ -270,7 +275,7 @@ def test_hessians_at_zeros_and_elsewhere(name: str, at: str) -> None:
     ours, function = SCALARS[name]
     x, point = vector(4), np.array(POINTS[at])
     found = assembled(ad.hessian(ours(x), x, format="csc"), [(x, point)])
-    np.testing.assert_allclose(found, jax.jit(jax.hessian(function))(point), rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(found, hessian_by_jax(function, point), rtol=1e-10, atol=1e-11)
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -279,7 +284,7 @@ def test_hessians(name: str, format: str) -> None:
     make, function = HESSIANS[name]
     x, point = vector(7), np.linspace(-1.0, 1.5, 7)
     matrix = ad.hessian(make(x), x, format=format)
-    wanted = np.asarray(jax.jit(jax.hessian(function))(point))
+    wanted = np.asarray(hessian_by_jax(function, point))
     found = assembled(matrix, [(x, point)])
     np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-11)
     assert matrix.nnz == (wanted != 0).sum()
