@@ -9,19 +9,24 @@ far apart the rows are.
 
 from __future__ import annotations
 
-from ...codegen.stages.primfunc import StageFunction
 from ...graph.stage import axis_range
 from ..cost import MIN_LANES
 from ..declined import Declined
 from ..kernel import Kernel
 from ..machine import Machine
+from ..rewrites.operands.crossed_operands import over_turned_copies
+from ..rule import Made, Rest, writes_to
 from .loops.crossed import crossed, transposed_nest
 from .loops.nest_function import nest_function
 from .loops.parallel import threads_of
 
 
-def transposition(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def transposition(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that transposes."""
+    turned = over_turned_copies(kernel)
+    if turned is not None:
+        copies, whole = turned
+        return [*map(Rest, copies), *writes_to([Rest(whole)], kernel)]
     op = kernel.root
     found = crossed(kernel, machine)
     if isinstance(found, Declined):
