@@ -20,7 +20,7 @@ from ....expr.nodes import (
     op_name,
     operands,
 )
-from ....expr.rewrite import depends_on, expand_lets, postorder
+from ....expr.rewrite import contains, depends_on, expand_lets, postorder
 from ....expr.structural import StructuralKeys
 from ....graph.sizes.loop_sizes import is_size
 from ....graph.stage import (
@@ -106,7 +106,14 @@ class Contraction:
 
 
 def contractions_of(op: Operation) -> list[Contraction]:
-    """The sums of products that a stage adds up; none if they may not be taken apart."""
+    """The sums of products that a stage adds up; none if they may not be taken apart. A negated sum
+    is one term, unless all of its terms have the same factors.
+    """
+    reduction = reduction_of(op) if is_compute(op) else None
+    if reduction is not None and contains(reduction.sources, _is_negated_sum):
+        apart = _contractions(op, signed_terms_of)
+        if len(apart) == 1:
+            return apart
     return _contractions(op, terms_of)
 
 
@@ -160,11 +167,9 @@ def _collected(terms: Sequence[Contraction]) -> list[Contraction]:
 def terms_of(source: Expr) -> list[Expr]:
     """The terms of a sum, with their signs and conditions.
 
-    ``if c then -(a - b) else 0 → if c then -a else 0, if c then b else 0``
+    ``if c then a - b else 0 → if c then a else 0, if c then -b else 0``
     """
-    name, negated = op_name(source), negation_of(source)
-    if negated is not None and op_name(negated) in ("add", "sub"):
-        return list(map(neg, terms_of(negated)))
+    name = op_name(source)
     if name in ("add", "sub"):
         left, right = operands(source)
         return [*terms_of(left), *(terms_of(right) if name == "add" else map(neg, terms_of(right)))]
@@ -172,6 +177,22 @@ def terms_of(source: Expr) -> list[Expr]:
         condition, then, zero = operands(source)
         return [if_then_else(condition, term, zero) for term in terms_of(then)]
     return [source]
+
+
+def signed_terms_of(source: Expr) -> list[Expr]:
+    """The terms of a sum, of which negated ones are sums, too: ``-(a - b) → -a, b``."""
+    return [
+        part
+        for term in terms_of(source)
+        for part in (
+            map(neg, signed_terms_of(negation_of(term))) if _is_negated_sum(term) else [term]
+        )
+    ]
+
+
+def _is_negated_sum(node: Expr) -> bool:
+    negated = negation_of(node)
+    return negated is not None and op_name(negated) in ("add", "sub")
 
 
 def operations_of(parts: Sequence[Expr]) -> int:
