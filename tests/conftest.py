@@ -14,15 +14,13 @@ import gc
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import settings
-
-from tests.processes import collected_seldom
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -261,7 +259,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Look for garbage in what tests make, and seldom: few of them leave any in cycles."""
-    collected_seldom()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 20)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
@@ -312,17 +312,11 @@ UNOPTIMISED = (
 TESTS = Path(__file__).parent
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Builds for this host are not optimised by LLVM, in the folders above.
-
-    Nor are those of a module's fixtures. A fixture of each test would cost more than most tests.
-    """
-    if not item.path.relative_to(TESTS).as_posix().startswith(UNOPTIMISED):
-        return (yield)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tvm_autodiff.schedule.machine.host_target", _unoptimised_host)
-        return (yield)
+@pytest.fixture(autouse=True)
+def unoptimised_code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Builds for this host are not optimised by LLVM, in the folders above."""
+    if request.path.relative_to(TESTS).as_posix().startswith(UNOPTIMISED):
+        monkeypatch.setattr("tvm_autodiff.schedule.machine.host_target", _unoptimised_host)
 
 
 @functools.cache
