@@ -168,5 +168,6 @@ def reduction_order(nest: Nest, tile: Tile, machine: Machine) -> list[int]:
 
     still = [axis for axis in order if not slides(axis)]
     if still:
-        order.append(order.pop(min(reversed(still), key=apart)))
+        last = still[-1] if machine.exact_math else min(reversed(still), key=apart)
+        order.append(order.pop(last))
     return order

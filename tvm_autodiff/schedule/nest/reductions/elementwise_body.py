@@ -87,7 +87,7 @@ def reduced_body(op: Operation) -> Product | Body | Declined:
     - k)**2)``, are operands.
     """
     product = product_of(op, of_loops=True)
-    if product is not None and len(product.operands) > 1:
+    if product is not None and len(product.operands) > 1 and not _is_narrow(product):
         product = _with_absorbed(product)
     if product is not None and len(product.operands) > 1:
         spatial = {node_id(axis.var) for axis in product.axes}
@@ -95,6 +95,11 @@ def reduced_body(op: Operation) -> Product | Body | Declined:
         if reused and not any(map(_fails_outside, product.operands)):
             return product
     return body_of(op)
+
+
+def _is_narrow(product: Product) -> bool:
+    """Whether a product of two factors would be rounded to 16 bits, or leave their range."""
+    return dtype_of(product.reduction.sources[0]) in ("float16", "bfloat16")
 
 
 def _with_absorbed(product: Product) -> Product:
@@ -113,7 +118,7 @@ def with_joined_reads(body: Product | Body) -> Product | None:
     """``a[i, k]*c[i, k]*b[k, j] → (a[i, k]*c[i, k])*b[k, j]``: reads over the same loops as one
     factor, which is copied; None if there are none, or all have the same.
     """
-    if not isinstance(body, Product):
+    if not isinstance(body, Product) or _is_narrow(body):
         return None
     left = list(body.operands)
     for one in body.operands:
