@@ -6,7 +6,7 @@ extern "C" __global__ void __launch_bounds__(128) main_kernel(float* __restrict_
   __shared__ alignas(64) float row_0_ptr[1];
   alignas(64) float total_0_ptr_1[1];
   alignas(64) float value_1_ptr[1];
-  __shared__ alignas(64) float row_3_ptr[70];
+  __shared__ alignas(64) float row_4_ptr[70];
   alignas(64) float other_ptr_1[1];
   __shared__ alignas(64) float row_1_ptr[1];
   alignas(64) float total_0_ptr_2[1];
@@ -14,6 +14,8 @@ extern "C" __global__ void __launch_bounds__(128) main_kernel(float* __restrict_
   alignas(64) float other_ptr_2[1];
   __shared__ alignas(64) float row_2_ptr[1];
   alignas(64) float value_0_ptr[1];
+  __shared__ alignas(64) float row_3_ptr[1];
+  alignas(64) float value_0_ptr_1[1];
   total_0_ptr[0] = -0x1.fffffep+127f/*-3.402823e+38*/;
   int again = 0;
   int cse_v3 = ((((int)blockIdx.x) * 70) + ((int)threadIdx.x));
@@ -51,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(128) main_kernel(float* __restrict_
   int again_1 = 0;
   if (((int)threadIdx.x) < 70) {
     value_1_ptr[0] = expf((p0_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] - row_0_ptr[0]));
-    row_3_ptr[((int)threadIdx.x)] = value_1_ptr[0];
+    row_4_ptr[((int)threadIdx.x)] = value_1_ptr[0];
     total_0_ptr_1[0] = (total_0_ptr_1[0] + value_1_ptr[0]);
   }
   other_ptr_1[0] = __shfl_down_sync((uint)4294967295, total_0_ptr_1[0], 16, 32);
@@ -82,9 +84,9 @@ extern "C" __global__ void __launch_bounds__(128) main_kernel(float* __restrict_
   total_0_ptr_2[0] = 0x0p+0f/*0.000000e+00*/;
   int again_2 = 0;
   if (((int)threadIdx.x) < 70) {
-    value_1_ptr_1[0] = (row_3_ptr[((int)threadIdx.x)] / row_1_ptr[0]);
+    value_1_ptr_1[0] = (row_4_ptr[((int)threadIdx.x)] / row_1_ptr[0]);
     r0_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] = value_1_ptr_1[0];
-    total_0_ptr_2[0] = (total_0_ptr_2[0] + (((p1_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] * value_1_ptr_1[0]) / row_1_ptr[0]) * -0x1p+0f/*-1.000000e+00*/));
+    total_0_ptr_2[0] = (total_0_ptr_2[0] + (p1_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] * value_1_ptr_1[0]));
   }
   other_ptr_2[0] = __shfl_down_sync((uint)4294967295, total_0_ptr_2[0], 16, 32);
   total_0_ptr_2[0] = (total_0_ptr_2[0] + other_ptr_2[0]);
@@ -112,8 +114,14 @@ extern "C" __global__ void __launch_bounds__(128) main_kernel(float* __restrict_
   }
   __syncthreads();
   int again_3 = 0;
+  if (((int)threadIdx.x) < 1) {
+    value_0_ptr[0] = ((row_2_ptr[0] * -0x1p+0f/*-1.000000e+00*/) / row_1_ptr[0]);
+    row_3_ptr[0] = value_0_ptr[0];
+  }
+  __syncthreads();
+  int again_4 = 0;
   if (((int)threadIdx.x) < 70) {
-    value_0_ptr[0] = (((p1_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] / row_1_ptr[0]) + row_2_ptr[0]) * row_3_ptr[((int)threadIdx.x)]);
-    r1_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] = value_0_ptr[0];
+    value_0_ptr_1[0] = (((p1_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] / row_1_ptr[0]) + row_3_ptr[0]) * row_4_ptr[((int)threadIdx.x)]);
+    r1_ptr[((((int)blockIdx.x) * 70) + ((int)threadIdx.x))] = value_0_ptr_1[0];
   }
 }
