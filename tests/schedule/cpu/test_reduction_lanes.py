@@ -4,9 +4,11 @@ results are, whose elements are gathered.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tvm import te
 
+import tvm_autodiff as ad
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check
@@ -129,3 +131,19 @@ def names_of(case):
     [kernel] = separate(normal_form([case[1]]))[0]
     [found] = apply_rules(kernel, avx512(), (ReductionRule(reduction), *CPU_RULES))
     return [one.outputs[0].op.name for one in found.launches]
+
+
+def test_a_part_of_a_loop_without_points_is_empty():
+    """A remainder rounds down: ``(4 - n)%16`` is 15 for n = 5."""
+    n = te.var("n")
+    x, size = te.placeholder((5, 4), name="x"), te.placeholder((n,), name="size")
+    extents = {"i": 5, "j": 3, "k": n - 1, "t": 4 - n}
+    i, j, _, t = axes = [te.reduce_axis((0, extent), name) for name, extent in extents.items()]
+
+    def body():
+        return te.sum(te.if_then_else(te.all(j * 2 < n, t <= 3), x[i, j + 1], 0.0), axis=axes)
+
+    function = ad.build([x, size], te.compute((), body, name="y"), num_threads=1, cache=False)
+    ones = np.ones((5, 4), "float32")
+    for length, want in ((1, 0), (2, 5 * 1 * 1 * 2), (3, 5 * 2 * 2 * 1), (4, 0), (5, 0), (9, 0)):
+        assert function(ones, np.ones(length, "float32")) == want

@@ -29,6 +29,7 @@ from ....expr.nodes import (
 from ....expr.rewrite import substituter
 from ....graph.graph import retarget
 from ....graph.sizes.equal_sizes import is_same
+from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import (
     Extent,
     Reduction,
@@ -221,7 +222,7 @@ def even_part(kernel: Kernel, multiple: int) -> tuple[Kernel, Kernel, Kernel] | 
     low, extent = axis_range(reduction.axes[-1])
     if low != 0 or exact_quotient(extent, multiple) is not None or _is_rest(extent, multiple):
         return None
-    length, left = _even(extent, multiple)
+    length, left = _even(nonnegative(extent), multiple)  # -1 % 16 is 15
     if length == 0:
         return None
 
