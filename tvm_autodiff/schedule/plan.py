@@ -17,6 +17,7 @@ from ..graph.kinds.custom import without_rules
 from ..graph.kinds.kind import kind_of
 from ..graph.kinds.loop import Loop, loop_stage
 from ..graph.kinds.rewind import KeptLoop, Rewind, loops_in, part_of, with_loops
+from ..graph.stage import is_placeholder
 from .backends import finished, loop_rules_for
 from .cost import SYMBOLIC_SIZE
 from .declined import Declined
@@ -103,6 +104,8 @@ class Plan:
         outputs = [*self.outputs, *(new for _, new in self.updates)]
         kind, exact = self.machine.kind, self.machine.exact_math
         tensors = rewritten(outputs, BEFORE_KERNELS, kind, exact)
+        # a sum of one element is that of an input, which nothing would write to the output
+        tensors = [copy_of(one) if is_placeholder(one.op) else one for one in tensors]
         if kind == "llvm":
             tensors = with_stored_summands(tensors, self.machine)
             tensors = with_stored_functions(tensors, self.machine)

@@ -392,3 +392,14 @@ def test_overrides_name_the_stage_as_written():
     both = ad.differentiate(y, [x, o], head)
     [do] = evaluate_graph([both.adjoints[o]], {x: numbers(), head: heads})
     np.testing.assert_array_equal(do, 2 * heads)
+
+
+@pytest.mark.parametrize("shape", [(), (3,)])
+@pytest.mark.parametrize("reducer", [te.sum, te.max])
+def test_an_output_that_is_an_input_is_written(shape, reducer):
+    """A single point of a reduction is left, an element of the input."""
+    x, k = te.placeholder(shape, "float64", "x"), te.reduce_axis((0, 2), "k")
+    y = te.compute(shape, lambda *i: reducer(x(*i), axis=k, where=tirx.EQ(k.var, 1)), name="y")
+    given, out = np.full(shape, 5.0), np.zeros(shape)
+    ad.build([x], y, cache=False)(given, out=out)
+    np.testing.assert_array_equal(out, given)
