@@ -174,7 +174,7 @@ def choice_by_data():
 
     def body(i):
         choice = tirx.Select(u[i] > u[k], h[i, j] * b[k, j], te.const(0, "float64"))
-        other = tirx.Select(u[i] > u[k], te.const(0, "float64"), h[k, j] * b[i, j])
+        other = tirx.Select(u[i] <= u[k], h[k, j] * b[i, j], te.const(0, "float64"))
         return te.sum(choice + other, axis=[j, k])
 
     return inputs, te.compute((12,), body, name="y")
@@ -247,6 +247,23 @@ def test_terms_of_equal_factors_are_one():
     [term] = terms_with((2.0, 4.0, 3.0))
     assert term.scale == ()
     assert len(terms_with((2.0, 5.0, 3.0))) == 3  # what is infinite has no difference
+
+
+def test_neither_of_two_comparisons_holds_for_nan():
+    u, h, b = inputs = arrays((12,), (12, 20), (12, 20))
+    j, k = axes(j=20, k=12)
+
+    def body(i):
+        zero = te.const(0, "float64")
+        return te.sum(tirx.Select(u[i] < u[k], zero, h[i, j] * b[k, j]), axis=[j, k])
+
+    y = te.compute((12,), body, name="y")
+    rng = np.random.default_rng(0)
+    given = [rng.random([int(n) for n in t.shape]) for t in inputs]
+    given[0][3] = np.nan
+    below = given[0][:, None] < given[0]
+    want = np.where(below, 0.0, given[1] @ given[2].T).sum(1)
+    np.testing.assert_allclose(ad.build(inputs, y, cache=False)(*given), want, rtol=1e-12)
 
 
 def test_exact_math_keeps_the_order():

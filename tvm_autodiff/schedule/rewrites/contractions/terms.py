@@ -229,7 +229,8 @@ def _contraction(op: Operation, reduction: Reduction, term: Expr) -> Contraction
 
 def _with_choices(source: Expr, loops: Loops) -> Expr:
     """``a*select(u[i] > v[k], b, 0) → a*(if u[i] > v[k] then b else 0)``: choices by what can be
-    read at all points are conditions of factors.
+    read at all points are conditions of factors. A comparison of floats that does not hold for NaN
+    has no negation.
     """
     name, parts = op_name(source), operands(source)
     if name == "mul":
@@ -240,7 +241,7 @@ def _with_choices(source: Expr, loops: Loops) -> Expr:
         condition, then, otherwise = parts
         if is_const(then, 0):
             condition, then, otherwise = negate(condition), otherwise, then
-        if is_safe([condition], loops):
+        if op_name(condition) != "not" and is_safe([condition], loops):
             return if_then_else(condition, _with_choices(then, loops), otherwise)
     return source
 
