@@ -28,6 +28,7 @@ from tests.random_programs.draw import (
 from tests.random_programs.flat import flat_arrays
 from tests.random_programs.nested import nested_indices
 from tests.random_programs.programs import Input, Node, Program, Stage
+from tests.random_programs.separate import separate_parts
 
 Change = Callable[[Options, np.random.Generator], None]
 
@@ -425,6 +426,12 @@ def _flat(options: Options, rng: np.random.Generator) -> None:
     options.special = flat_arrays
 
 
+def _parts(options: Options, rng: np.random.Generator) -> None:
+    options.special = separate_parts
+    if rng.random() < 0.3:
+        options.assignments = [{"n": n} for n in (12, 5, 1, 0)]
+
+
 def _narrow_rows(options: Options, rng: np.random.Generator) -> None:
     options.special = _narrow_table
 
@@ -492,6 +499,7 @@ FEATURES: dict[str, Feature] = {
     "shifts": Feature(_shifts, "special", True),
     "patches": Feature(_patches, "special", True),
     "flat": Feature(_flat, "special", True),
+    "parts": Feature(_parts, "special"),
 }
 #: kinds that a whole program may be drawn in; the others change what the general draw makes
 _WITH_SPECIAL = {
@@ -507,6 +515,7 @@ _WITH_SPECIAL = {
     "shifts": ("dtype",),
     "patches": ("dtype", "index"),
     "flat": ("dtype", "index", "mode"),
+    "parts": ("dtype", "index", "mode"),
 }
 
 

@@ -200,6 +200,7 @@ INTEGERS: dict[str, Callable[..., Array]] = {
     "floormod": np.mod,
     "mod_if_any": lambda a, b: np.mod(a, np.where(b == 0, 1, b)),
     "shift_left": np.left_shift,
+    "bitwise_xor": np.bitwise_xor,
     "truncdiv": lambda a, b: np.trunc(a / b).astype(np.int64),
     "truncmod": np.fmod,
     "max": np.maximum,

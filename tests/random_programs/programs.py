@@ -135,6 +135,7 @@ TEXTS: dict[str, str] = {
     "floormod": "({} % {})",
     "mod_if_any": "({} % {})",  # of a size that is not zero where the value counts
     "shift_left": "({} << {})",
+    "bitwise_xor": "({} ^ {})",
     "truncdiv": "te.truncdiv({}, {})",
     "truncmod": "te.truncmod({}, {})",
     "max": "MAX({}, {})",

@@ -43,6 +43,7 @@ from ...graph.stage import (
 from ...keywords import checked_keywords
 from ...rules.reductions.reducers import classify
 from ...rules.terms import Condition
+from ..cases.conditions import cases_of
 from ..strategies.table import cheapest
 from ..sums.assemble import assemble
 from ..sums.bands import is_banded
@@ -50,6 +51,7 @@ from ..sums.counted import counted
 from ..sums.data_bounds import windows_of, with_equations
 from ..sums.data_equations import is_data_equation
 from ..sums.iterations import stage_iterations
+from ..sums.prefix_sums import places_of
 from ..sums.solve import solve
 from ..sums.stored_masks import with_stored_masks
 from ..sums.sum import Sum, Target, Updates
@@ -144,12 +146,17 @@ def _without_masks(op: Operation) -> list[Tensor]:
         return outputs_of(op)
     summed = [axis.var for axis in reduction.axes]
 
+    ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *reduction.axes)}
+
+    def has_cases(node: Expr) -> bool:
+        return depends_on(node, summed) and cases_of([Condition(node, False)], ranges) is not None
+
     def determines(node: Expr) -> bool:
-        if op_name(node) in ("and", "not", "lt", "le"):
+        if op_name(node) in ("and", "not", "lt", "le", "gt", "ge"):
             bounds = with_equations([Condition(node, False)])
             if any(is_data_equation(one.expr) for one in bounds):
                 return True
-            return next(windows_of(bounds), None) is not None
+            return next(windows_of(bounds), None) is not None or has_cases(node)
         if op_name(node) not in ("eq", "ne") or not is_integer(operands(node)[0]):
             return False  # where two numbers are not equal, the other branch has the equation
         return contains_load(node) or depends_on(node, summed)
@@ -299,15 +306,33 @@ class SummandSum:
         """None, because the indices of a stage are its axes."""
         return None
 
+    def parts(self) -> list[SummandSum] | None:
+        """The sums of the cases of the conditions."""
+        axes = (*self.op.axis, *self.reduction.axes)
+        found = cases_of(self.part.conditions, {axis.var: axis_range(axis) for axis in axes})
+        if found is None:
+            return None
+        return [replace(self, part=replace(self.part, conditions=case)) for case in found]
+
+
+def _ends_at_a_place(op: Operation) -> bool:
+    """Whether a stage is a sum up to a place already: what is left to gain is its iterations."""
+    reduction = reduction_of(op)
+    assert reduction is not None
+    return places_of(reduction.sources[0], list(op.axis), reduction.axes) is not None
+
 
 def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
-    """The cost of a tensor beyond what a stage reads: iterations, stages, size of the bodies."""
+    """The cost of a tensor beyond what a stage reads: iterations, stages, size of the bodies. Where
+    a stage becomes sums up to a place, these count their steps as scans.
+    """
     given = {hash(read.op) for read in tensors_read_by(op)}
 
     def reads(stage: Operation) -> list[Tensor]:
         return [] if hash(stage) in given else tensors_read_by(stage)
 
     stages = [stage for stage in topological([tensor], reads) if hash(stage) not in given]
-    iterations = sum(map(stage_iterations, stages))
+    scans = not _ends_at_a_place(op)
+    iterations = sum(stage_iterations(stage, scans=scans) for stage in stages)
     sizes = [tree_size(b) for stage in stages if is_compute(stage) for b in bodies(stage)]
     return iterations, len(stages), sum(sizes)

@@ -12,7 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ..sums.iterations import BY_DATA, box_iterations, extents_of, sample_size
+from ...expr.rewrite import depends_on
+from ..sums.iterations import (
+    BY_DATA,
+    box_iterations,
+    extents_of,
+    sample_size,
+    sum_iterations,
+)
 from ..sums.sum import Sum
 from .loop_over_updates import update_loops
 from .part_of_box import part_of_box
@@ -62,8 +69,17 @@ _WEIGHTS = {strategy.name: strategy.weight for strategy in STRATEGIES}
 LAST_RESORTS = ("scatter-add", "dense sum")
 
 
-def cheapest(whole: Sum) -> tuple[Sum, ...]:
-    """The sum by the cheapest strategy; for cases of clamps several sums, which add up."""
+def cheapest(whole: Sum, scans: bool = False) -> tuple[Sum, ...]:
+    """The sum by the cheapest strategy; for cases of clamps or conditions several sums, which add
+    up.
+
+    Parameters
+    ----------
+    whole : Sum
+        A sum as it was solved.
+    scans : bool
+        Whether a sum up to a place counts the steps of a scan.
+    """
     found: list[tuple[Sum, ...]] = [
         (replace(result, strategy=strategy.name),)
         for strategy in STRATEGIES
@@ -73,22 +89,31 @@ def cheapest(whole: Sum) -> tuple[Sum, ...]:
     cases = None if whole.combiner is not None else _cases(whole)
     if cases is not None:
         found.insert(0, tuple(best for case in cases for best in cheapest(case)))
-    if len(found) == 1:
-        return found[0]
     axes = [*whole.target.every_axis, *(axis for parts in found for p in parts for axis in p.axes)]
     size = sample_size(extents_of(axes))
-    return min(found, key=lambda parts: _cost(parts, size))
+    best = found[0]
+    if len(found) > 1:
+        best = min(found, key=lambda parts: _cost(parts, size, scans))
+    parts = None if whole.combiner is not None else _parts(whole)
+    if parts is None:
+        return best
+    if len(parts) == 1:  # the others are empty
+        return cheapest(parts[0], scans)
+    apart = tuple(one for part in parts for one in cheapest(part, scans=True))
+    return min(best, apart, key=lambda parts: _cost(parts, size, scans=True))
 
 
-def _cost(parts: tuple[Sum, ...], size: int) -> tuple[bool, Fraction]:
+def _cost(parts: tuple[Sum, ...], size: int, scans: bool) -> tuple[bool, Fraction]:
     """The total cost of sums for the same elements, with `size` for unknown sizes; unsolved
     equations cost most.
     """
     total = Fraction(0)
     for part in parts:
         weight = max(_WEIGHTS[part.strategy], _BY_DATA if part.by_data else 1)
-        own = box_iterations([*part.target.every_axis, *part.axes], size) if part.axes else 0
-        total += weight * (own + sum(made(size) for made in part.made))
+        own = sum(made(size) for made in part.made)
+        if part.axes:
+            own = sum_iterations(part, size, scans)
+        total += weight * own
     if len(parts) > 1 or not all(part.axes for part in parts):
         total += box_iterations(parts[0].target.every_axis, size)
     return any(part.unsolved for part in parts), total
@@ -112,3 +137,19 @@ def _cases(whole: Sum) -> list[Sum] | None:
             return None
         found.append(solved)
     return found
+
+
+def _parts(whole: Sum) -> list[Sum] | None:
+    """``Σ_k if k == b or k == b + 1 then v → v[k := b] + v[k := b + 1]``.
+
+    None unless a guard tests the points that are summed, or if a part has an equation that is not
+    solved.
+    """
+    summed = [axis.var for axis in whole.axes]
+    if not whole.unsolved and not any(depends_on(guard, summed) for guard in whole.guards):
+        return None
+    parts = whole.definition.parts()
+    if parts is None:
+        return None
+    solved = [part for part in (one.at(whole.target) for one in parts) if part is not None]
+    return None if any(part.unsolved for part in solved) else solved

@@ -26,14 +26,21 @@ from ...graph.stage import (
     sum_combiner,
     whole_tensor,
 )
+from .prefix_sums import places_of
 from .sum import Sum, Target
 
 
 def join_equal_boxes(terms: Sequence[Sum]) -> list[Sum]:
-    """``Σ_k f + Σ_l g → Σ_k (f + g[l := k])`` for boxes of equal extents; the order is kept."""
-    joined: dict[tuple[Extent, ...], Sum] = {}
-    for term in terms:
+    """``Σ_k f + Σ_l g → Σ_k (f + g[l := k])`` for boxes of equal extents; the order is kept.
+
+    Sums up to a place stay apart: together they would take a step for each pair.
+    """
+    joined: dict[object, Sum] = {}
+    for number, term in enumerate(terms):
         extents = tuple(_extent_key(axis) for axis in term.axes)
+        if places_of(term.source, term.target.every_axis, term.axes) is not None:
+            joined[number] = term
+            continue
         known = joined.get(extents)
         if known is None:
             joined[extents] = term

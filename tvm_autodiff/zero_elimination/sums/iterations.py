@@ -14,11 +14,13 @@ from ...cost import stage_cost
 from ...domain.affine import Atoms
 from ...domain.nominal import NOMINAL_SIZE, nominal_size
 from ...expr.build import const
-from ...expr.nodes import Axis, Var, const_value, dtype_of, node_id
+from ...expr.nodes import Axis, Expr, Var, const_value, dtype_of, node_id
 from ...expr.rewrite import contains_load, depends_on, substituter, variables_of
 from ...expr.simplify import simplify
 from ...graph.counting import loop_iterations
 from ...graph.stage import Extent, Operation, bounds_of, is_compute, reduction_of
+from ...rules.reductions.reducers import classify
+from .prefix_sums import places_of
 from .sum import Sum
 
 #: how much a point costs that reads or tests data: an update needs a position and a value from
@@ -95,16 +97,40 @@ def box_iterations(axes: Sequence[Axis], size: int | None = None) -> int:
     return count * NOMINAL_SIZE ** len(jagged)
 
 
-def stage_iterations(op: Operation, size: int = NOMINAL_SIZE) -> int:
-    """The iterations of one stage."""
+def stage_iterations(op: Operation, size: int = NOMINAL_SIZE, scans: bool = False) -> int:
+    """The iterations of one stage; with `scans`, of a sum up to a place its steps as a scan."""
     reduction = reduction_of(op) if is_compute(op) else None
     loops = [] if reduction is None else [*op.axis, *reduction.axes]
+    if scans and reduction is not None and classify(reduction.combiner, 0) == "sum":
+        steps = _scan_steps(reduction.sources[0], list(op.axis), list(reduction.axes), size)
+        if steps is not None:
+            return steps
     put = sampled((axis.var for axis in loops), size)
     count: int = sampled(size=size)(stage_cost(op, put).iterations)
     return count
 
 
-def sum_iterations(part: Sum, size: int) -> int:
-    """The iterations of a sum, and of the stages that were made for it."""
-    own = box_iterations([*part.target.every_axis, *part.axes], size)
+def sum_iterations(part: Sum, size: int, scans: bool = False) -> int:
+    """The iterations of a sum, and of the stages that were made for it; with `scans`, of a sum up
+    to a place its steps as a scan.
+    """
+    elements = part.target.every_axis
+    own = None
+    if scans and part.combiner is None:
+        own = _scan_steps(part.source, elements, part.axes, size)
+    if own is None:
+        own = box_iterations([*elements, *part.axes], size)
     return own + sum(made(size) for made in part.made)
+
+
+def _scan_steps(
+    source: Expr, elements: Sequence[Axis], summed: Sequence[Axis], size: int
+) -> int | None:
+    """A step for each point of a sum up to a place, and one for each element; None for other sums.
+    """
+    places = places_of(source, elements, summed)
+    if places is None:
+        return None
+    ended = {node_id(axis.var) for axis in places}
+    others = [axis for axis in elements if node_id(axis.var) not in ended]
+    return box_iterations([*others, *summed], size) + box_iterations(elements, size)

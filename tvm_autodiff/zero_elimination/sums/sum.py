@@ -91,6 +91,9 @@ class Definition(Protocol):
     def cases(self) -> Sequence[Definition] | None:
         """Sums with simpler positions that add up to this one, or None if it cannot be split."""
 
+    def parts(self) -> Sequence[Definition] | None:
+        """Sums with simpler conditions that add up to this one, or None if it cannot be split."""
+
 
 @dataclass(frozen=True)
 class Sum:

@@ -27,11 +27,11 @@ from ...expr.rewrite import contains_load, replace_outermost, substituter
 from ...expr.sharing.lets import merge_equal
 from ...graph.stage import Operation, axis_range, axis_vars, bodies, is_compute, renew_axis
 from ...rules.terms import Condition, Term
+from ..cases import clamps, conditions
 from ..sums.conditions import on_indices
 from ..sums.solve import solve, unsolved
 from ..sums.sum import Sum, Target, Updates
 from ..sums.windows import is_jagged
-from .cases import cases_of
 from .scaling import read_through_scaling
 
 
@@ -134,9 +134,17 @@ class TermSum:
         axes = (*self.op.axis, *self.term.reduce_axes)
         if any(map(is_jagged, axes)):
             return None
-        found = cases_of(self.term, {axis.var: axis_range(axis) for axis in axes})
+        found = clamps.cases_of(self.term, {axis.var: axis_range(axis) for axis in axes})
         site = self.site or self.term.indices
         return None if found is None else [replace(self, term=one, site=site) for one in found]
+
+    def parts(self) -> list[TermSum] | None:
+        """The sums of the cases of the conditions."""
+        ranges = {axis.var: axis_range(axis) for axis in (*self.op.axis, *self.term.reduce_axes)}
+        found = conditions.cases_of(self.term.conditions, ranges)
+        if found is None:
+            return None
+        return [replace(self, term=replace(self.term, conditions=case)) for case in found]
 
 
 def _at_places(value: Expr, site: Sequence[Expr], places: Sequence[Expr]) -> Expr:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...expr.build import compare, negate
-from ...expr.nodes import Expr, node_id, op_name, operands
+from ...expr.nodes import BRANCHES, Expr, node_id, op_name, operands
 from ...expr.rewrite import Rewriter, contains, contains_load, postorder
 from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import Ranges, prove
@@ -48,18 +48,17 @@ def _split(term: Term, ranges: Ranges) -> list[Term] | None:
     merged = merge_equal([*term.indices, *(c.expr for c in term.conditions)])
     indices, conditions = merged[: len(term.indices)], merged[len(term.indices) :]
     for node in postorder(indices):
-        case = _case(node)
-        if case is None:
+        choice = choice_at(node)
+        if choice is None:
             continue
-        condition, then, otherwise = case
         # the replacement is valid in its case only, so the condition precedes all that contain the
         # node
         first = _first_with(node, conditions)
         result = []
-        for holds, value in ((condition, then), (negate(condition), otherwise)):
+        for holds, value in choice:
             if prove(negate(holds), ranges):
                 continue
-            put = _replacing(node, value)
+            put = replacing(node, value)
             kept = [
                 Condition(put(expr), old.guards)
                 for expr, old in zip(conditions, term.conditions, strict=True)
@@ -84,23 +83,24 @@ def _first_with(node: Expr, exprs: Sequence[Expr]) -> int:
     return len(exprs)
 
 
-def _case(node: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """The condition, the value if it holds, and the value otherwise; None for other nodes and for
-    data.
+def choice_at(node: Expr) -> list[tuple[Expr, Expr]] | None:
+    """``min(a, b) → [a <= b] a, [a > b] b``: the two values of a clamp or choice by indices, each
+    with the condition under which it has it; None for other nodes and for data.
     """
     name = op_name(node)
     if name in _CLAMPS:
         left, right = operands(node)
         condition, then, otherwise = compare(_CLAMPS[name], left, right), left, right
-    elif name in ("select", "if_then_else"):
+    elif name in BRANCHES:
         condition, then, otherwise = operands(node)
     else:
         return None
     if contains_load(node) or not on_indices(condition):
         return None
-    return condition, then, otherwise
+    return [(condition, then), (negate(condition), otherwise)]
 
 
-def _replacing(node: Expr, value: Expr) -> Rewriter:
+def replacing(node: Expr, value: Expr) -> Rewriter:
+    """The replacement of one node by a value."""
     key = node_id(node)
     return Rewriter(lambda part: value if node_id(part) == key else None)
