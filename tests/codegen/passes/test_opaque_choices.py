@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import tvm
 from tvm import te, tirx
 
+from tvm_autodiff.codegen.passes.launches import lowered
 from tvm_autodiff.codegen.passes.opaque_choices import hide_choices
 
 x = te.placeholder((9,), name="x")
@@ -17,6 +19,10 @@ def text(body):
     return hide_choices(te.create_prim_func([x, d, y])).script()
 
 
+def branch(condition):
+    return te.if_then_else(condition, x[0], ZERO)
+
+
 #: name → (an element, whether the condition of its choice is hidden)
 CASES = {
     "a clamp of data": (lambda i: tirx.Select(d[i] < 5, x[te.max(te.min(d[i], 8), 0)], ZERO), True),
@@ -27,6 +33,18 @@ CASES = {
     "an index": (lambda i: tirx.Select(i < 4, x[i], ZERO), False),
     "numbers": (lambda i: tirx.Select(d[i] < 4, x[i] * 2.0, ZERO), False),
     "a branch": (lambda i: te.if_then_else(i < 4, x[te.min(i, 3)], ZERO), False),
+    "a conjunction": (lambda i: branch(te.all(i < 1, d[(i + 5) % 9] > 0)), True),
+    "a disjunction": (lambda i: branch(te.any(i >= 1, d[(i + 5) % 9] > 0)), True),
+    "a conjunction of plain reads": (lambda i: branch(te.all(i < 1, d[i] > 0)), False),
+    "nested branches": (lambda i: te.if_then_else(i < 1, branch(d[(i + 5) % 9] > 0), ZERO), True),
+    "a branch in a sum": (
+        lambda i: te.if_then_else(i < 1, branch(d[(i + 5) % 9] > 0) + 1.0, ZERO),
+        True,
+    ),
+    "nested branches of plain reads": (
+        lambda i: te.if_then_else(i < 1, branch(d[i] > 0), x[(i + 5) % 9]),
+        False,
+    ),
 }
 
 
@@ -46,3 +64,14 @@ def test_variables_for_wrapped_indices():
     loop = tirx.For(i, 0, 9, tirx.ForKind.SERIAL, body)
     func = tirx.PrimFunc([X, Y], loop)
     assert "tvm_autodiff_itself(" in hide_choices(func).script()
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if CASES[name][1]])
+def test_no_read_moves(name):
+    y = te.compute((9,), CASES[name][0], name="y")
+    func = hide_choices(te.create_prim_func([x, d, y]))
+    flat = lowered(func)
+    module = tvm.IRModule({"main": flat.with_attr("global_symbol", "main")})
+    simplified = tirx.transform.StmtSimplify()(module)["main"]
+    for bend in ("% 9", "min("):
+        assert (bend in func.script()) == (bend in simplified.script())

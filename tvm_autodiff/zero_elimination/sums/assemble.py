@@ -17,7 +17,6 @@ from ...expr.sharing.lets import bind_shared
 from ...graph.bounded_stage import bounded_stage
 from ...graph.stage import (
     Combiner,
-    Extent,
     Reduction,
     axis_range,
     reduce_axis_over,
