@@ -64,6 +64,18 @@ def between(along: str) -> Program:
     return Program([x, head], [y, *ad.differentiate(y, [x], head)], calls)
 
 
+def first_places() -> Program:
+    """A literal number of reads that are two places apart, of a line of any length."""
+    [n] = symbols("n")
+    x, g = placeholder("x", n), placeholder("g", 4)
+
+    def value(i: Any) -> Any:
+        return te.exp(te.tanh(te.if_then_else(2 * i < n, x[2 * i], zero())))
+
+    y = te.compute((4,), value, name="y")
+    return Program([x, g], list(ad.differentiate(y, [x], g)), LINES)
+
+
 def pair_sums(components: int) -> Program:
     """Few components of so many points as a call has."""
     [n] = symbols("n")
@@ -219,6 +231,7 @@ SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "nearest-one-less": (lambda: nearest(lambda m: m), "windows"),
     "between-rows": (lambda: between("rows"), "windows"),
     "between-both": (lambda: between("both"), "windows"),
+    "first-places": (first_places, "windows"),
     "pair-sums": (lambda: pair_sums(3), "contraction"),
     "pair-sums-of-one": (lambda: pair_sums(1), "contraction"),
     "energy": (energy, "reduction"),

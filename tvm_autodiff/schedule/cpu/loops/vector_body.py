@@ -252,7 +252,9 @@ class _Body:
             end = add(end, like(end, low))
         if run.stride * low + others[0] + start < 0:
             return False
-        if isinstance(end, int) and isinstance(run.size, int):
+        if isinstance(end, int):
+            if not isinstance(run.size, int):
+                return False  # it may be less at a call
             left = run.size - run.stride * end
         else:
             size = like(end, run.size) if isinstance(run.size, int) else run.size
