@@ -87,6 +87,22 @@ CASES: dict[str, tuple[Any, Any, Any, dict[str, str], list[str], int]] = {
         ["m"],
         0,
     ),
+    "bits that differ": (
+        (i,),
+        {i: (0, 8), b: (0, 8)},
+        [eq(i ^ b, 5)],
+        {"i": "b ^ 5"},
+        [],
+        2,
+    ),
+    "bits of a second variable": (
+        (i, j),
+        {i: (0, 7), j: (0, 5), b: (0, 9)},
+        [eq(j ^ i, b + 1)],
+        {"i": "i", "j": "i ^ b + 1"},
+        ["7"],
+        2,
+    ),
     "out of the shape": (
         (i, j),
         {i: (0, m), j: (0, n), b: (-2, m * n + 4)},

@@ -6,11 +6,14 @@ substituted are returned with their values.
 
 ``a // n → 0`` with a in [0, n); ``a // n == b → 0 <= a - n*b <= n - 1``; ``i*n + j == b`` with j in
 [0, n) → ``i == b // n, j == b % n``; ``(i + j) % n == b`` with j in [0, n) → ``j := (b - i) % n``;
-``k + table[a] == b → k := b - table[a]``.
+``k ^ i == b → k == i ^ b``; ``k + table[a] == b → k := b - table[a]``.
 """
 
 from __future__ import annotations
 
+from ..expr.build import cast
+from ..expr.dtypes import common_index
+from ..expr.nodes import binary, dtype_of, op_name, operands
 from .forms import (
     CONST,
     Form,
@@ -44,6 +47,7 @@ def linearize(system: System) -> dict[int, Form]:
             or _name_quotient(system)
             or _mixed_radix(system)
             or _circular(system, eliminated)
+            or _exclusive_or(system)
             or _single(system, eliminated)
         ):
             break
@@ -232,6 +236,32 @@ def _full_digit(system: System, x: Form, n: Form) -> int | None:
         ):
             return v
     return None
+
+
+def _exclusive_or(system: System) -> bool:
+    """``v ^ x == b → v == x ^ b`` where v does not occur in x."""
+    atoms = system.atoms
+    for f in _equations(system):
+        inside = [s for s in f if atoms.masks[s] & system.mask]
+        if len(inside) != 1 or abs(f[inside[0]]) != 1:
+            continue
+        kind, node, _ = atoms.kinds[inside[0]]
+        if kind != "opaque" or op_name(node) != "bitwise_xor":
+            continue
+        value = atoms.expr(scaled({s: k for s, k in f.items() if s != inside[0]}, -f[inside[0]]))
+        for own, other in (operands(node), operands(node)[::-1]):
+            form = atoms.form(own)
+            [v] = form if len(form) == 1 else [CONST]
+            if form != {v: 1} or v not in system.unknowns:
+                continue
+            if atoms.mask_of(atoms.form(other)) & atoms.masks[v]:
+                continue
+            both = common_index(dtype_of(other), dtype_of(value))
+            bits = binary("bitwise_xor", cast(both, other), cast(both, value))
+            system.rest.remove(("eq", f))
+            system.require("eq", combine({v: 1}, atoms.form(bits), 1, -1))
+            return True
+    return False
 
 
 def _single(system: System, eliminated: dict[int, Form]) -> bool:

@@ -124,6 +124,11 @@ def most(a: Interval, b: Interval) -> Interval:
     return max(a[0], b[0]), max(a[1], b[1])
 
 
+def bits_below(most: int) -> Interval:
+    """The values that have bits only where a number up to `most` has some."""
+    return 0, (1 << most.bit_length()) - 1
+
+
 def union(a: Interval, b: Interval) -> Interval:
     """The smallest interval that contains both."""
     return min(a[0], b[0]), max(a[1], b[1])
@@ -211,6 +216,8 @@ def exact_interval(
     elif name == "bitwise_and":
         ends = [of(part)[1] for part in parts if of(part)[0] >= 0]
         found = (0, min(ends)) if ends else None
+    elif name in ("bitwise_or", "bitwise_xor") and all(of(part)[0] >= 0 for part in parts):
+        found = bits_below(max(of(part)[1] for part in parts))
     elif name == "shift_right":
         shift = const_value(parts[1])
         found = None if shift is None else floordiv(of(parts[0]), (1 << int(shift),) * 2)

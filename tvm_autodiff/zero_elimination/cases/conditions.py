@@ -67,7 +67,8 @@ def cases_of(conditions: Sequence[Condition], ranges: Ranges) -> list[_Case] | N
     >>> shown((k - j + 9) % 9 < 2)
     ['k - j + 9 < 9, k - j + 9 < 2', 'k - j + 9 >= 9, k - j < 2']
     """
-    pending: list[_Case] = [tuple(conditions)]
+    every = [Condition(part, c.guards) for c in conditions for part in affirmed(c.expr)]
+    pending: list[_Case] = [tuple(every)]
     plain: list[_Case] = []
     while pending:
         current = pending.pop()
@@ -78,7 +79,7 @@ def cases_of(conditions: Sequence[Condition], ranges: Ranges) -> list[_Case] | N
             pending += reversed(split)
         if len(pending) + len(plain) > _MOST_CASES:
             return None
-    return None if len(plain) == 1 and plain[0] == tuple(conditions) else plain
+    return None if len(plain) == 1 and plain[0] == tuple(every) else plain
 
 
 def _split(conditions: _Case, ranges: Ranges) -> list[_Case] | None:

@@ -152,7 +152,9 @@ def _without_masks(op: Operation) -> list[Tensor]:
         return depends_on(node, summed) and cases_of([Condition(node, False)], ranges) is not None
 
     def determines(node: Expr) -> bool:
-        if op_name(node) in ("and", "not", "lt", "le", "gt", "ge"):
+        if op_name(node) in ("or", "gt", "ge"):
+            return has_cases(node)
+        if op_name(node) in ("and", "not", "lt", "le"):
             bounds = with_equations([Condition(node, False)])
             if any(is_data_equation(one.expr) for one in bounds):
                 return True

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ...expr.rewrite import depends_on
 from ..sums.iterations import (
     BY_DATA,
     box_iterations,
@@ -142,11 +141,9 @@ def _cases(whole: Sum) -> list[Sum] | None:
 def _parts(whole: Sum) -> list[Sum] | None:
     """``Σ_k if k == b or k == b + 1 then v → v[k := b] + v[k := b + 1]``.
 
-    None unless a guard tests the points that are summed, or if a part has an equation that is not
-    solved.
+    None if there is no guard to split, or if a part has an equation that is not solved.
     """
-    summed = [axis.var for axis in whole.axes]
-    if not whole.unsolved and not any(depends_on(guard, summed) for guard in whole.guards):
+    if not whole.axes or not (whole.unsolved or whole.guards):
         return None
     parts = whole.definition.parts()
     if parts is None:
