@@ -39,20 +39,20 @@ def never_empty(tensors: list[Tensor]) -> list[Tensor]:
     ranges: dict[Var, tuple[Extent, Extent]] = {axis.var: axis_range(axis) for axis in op.axis}
     axes: list[Axis] = []
     inside: list[Expr] = []
-    filled: list[Var] = []
+    guarded: list[Var] = []
     extents = [axis.dom.extent for axis in reduction.axes]
     if not any(contains_load(extent) or depends_on(extent, moving) for extent in extents):
         return tensors
     for axis, extent in zip(reduction.axes, extents, strict=True):
         low, one = axis.dom.min, const(1, dtype_of(extent))
-        if contains_load(extent) and depends_on(extent, filled):
+        if contains_load(extent) and depends_on(extent, guarded):
             # where a range is empty, nothing says that its iteration may read
             extent = if_then_else(all_of(inside), extent, zero_like(extent))
         if contains_load(extent) or not prove(compare("ge", extent, one), ranges):
             inside.append(compare("lt", sub(axis.var, low), extent))
             least = binary("max", extent, one)
             axes.append(reduce_axis_within(axis.var, low, least))
-            filled.append(axis.var)
+            guarded.append(axis.var)
         else:
             axes.append(axis)
         ranges[axis.var] = axis_range(axis)

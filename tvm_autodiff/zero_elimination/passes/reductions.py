@@ -48,12 +48,11 @@ from ..strategies.table import cheapest
 from ..sums.assemble import assemble
 from ..sums.bands import is_banded
 from ..sums.counted import counted
-from ..sums.data_bounds import windows_of, with_equations
-from ..sums.data_equations import is_data_equation
+from ..sums.data.bounds import windows_of, with_equations
+from ..sums.data.equations import is_data_equation
+from ..sums.data.stored_masks import with_stored_masks
 from ..sums.iterations import stage_iterations
-from ..sums.prefix_sums import places_of
 from ..sums.solve import solve
-from ..sums.stored_masks import with_stored_masks
 from ..sums.sum import Sum, Target, Updates
 from ..sums.summands import Summand, summands
 from ..walk import each_stage, tensor_list
@@ -317,24 +316,14 @@ class SummandSum:
         return [replace(self, part=replace(self.part, conditions=case)) for case in found]
 
 
-def _ends_at_a_place(op: Operation) -> bool:
-    """Whether a stage is a sum up to a place already: what is left to gain is its iterations."""
-    reduction = reduction_of(op)
-    assert reduction is not None
-    return places_of(reduction.sources[0], list(op.axis), reduction.axes) is not None
-
-
 def _work(tensor: Tensor, op: Operation) -> tuple[int, int, int]:
-    """The cost of a tensor beyond what a stage reads: iterations, stages, size of the bodies. Where
-    a stage becomes sums up to a place, these count their steps as scans.
-    """
+    """The cost of a tensor beyond what a stage reads: iterations, stages, size of the bodies."""
     given = {hash(read.op) for read in tensors_read_by(op)}
 
     def reads(stage: Operation) -> list[Tensor]:
         return [] if hash(stage) in given else tensors_read_by(stage)
 
     stages = [stage for stage in topological([tensor], reads) if hash(stage) not in given]
-    scans = not _ends_at_a_place(op)
-    iterations = sum(stage_iterations(stage, scans=scans) for stage in stages)
+    iterations = sum(stage_iterations(stage, scans=True) for stage in stages)
     sizes = [tree_size(b) for stage in stages if is_compute(stage) for b in bodies(stage)]
     return iterations, len(stages), sum(sizes)

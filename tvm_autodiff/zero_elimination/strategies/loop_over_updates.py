@@ -18,7 +18,7 @@ from ...expr.rewrite import depends_on
 from ...graph.kinds.update_loops import UpdateLoops, update_stage
 from ...graph.stage import axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition
-from ..sums.data_equations import Points, solve_data_equations
+from ..sums.data.equations import Points, solve_data_equations
 from ..sums.iterations import box_iterations
 from ..sums.points import box_of
 from ..sums.sum import Sum, Updates

@@ -22,7 +22,7 @@ from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import axis_range, data_axis
 from ...rules.terms import Condition, guarded
 from ..sums.assemble import assemble
-from ..sums.data_equations import reads_inside
+from ..sums.data.equations import reads_inside
 from ..sums.iterations import sum_iterations
 from ..sums.sum import Sum, Target
 from ..sums.windows import is_jagged

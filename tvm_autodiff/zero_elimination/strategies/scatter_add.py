@@ -48,7 +48,7 @@ from ...graph.stage import (
 )
 from ...rules.terms import Condition, guarded
 from ..sums.conditions import on_indices
-from ..sums.data_equations import (
+from ..sums.data.equations import (
     Points,
     Ranges,
     is_data_equation,

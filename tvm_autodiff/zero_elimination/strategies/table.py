@@ -8,7 +8,7 @@ choice for other reducers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,6 +20,7 @@ from ..sums.iterations import (
     sum_iterations,
 )
 from ..sums.sum import Sum
+from .equal_elements import equal_elements
 from .loop_over_updates import update_loops
 from .part_of_box import part_of_box
 from .ragged_loops import ragged_loops
@@ -56,6 +57,7 @@ _BY_DATA = Fraction(BY_DATA)
 STRATEGIES = (
     Strategy("residue classes", residue_classes, _LESS_REGULAR),
     Strategy("part of the box", part_of_box, _LESS_REGULAR),
+    Strategy("equal elements", equal_elements, _LESS_REGULAR),
     Strategy("ragged loops", ragged_loops, _LESS_REGULAR),
     Strategy("gather", lambda whole: None if whole.dense else whole),
     Strategy("scatter-add", scatter_add, _BY_DATA, adds=True),
@@ -68,16 +70,9 @@ _WEIGHTS = {strategy.name: strategy.weight for strategy in STRATEGIES}
 LAST_RESORTS = ("scatter-add", "dense sum")
 
 
-def cheapest(whole: Sum, scans: bool = False) -> tuple[Sum, ...]:
+def cheapest(whole: Sum) -> tuple[Sum, ...]:
     """The sum by the cheapest strategy; for cases of clamps or conditions several sums, which add
     up.
-
-    Parameters
-    ----------
-    whole : Sum
-        A sum as it was solved.
-    scans : bool
-        Whether a sum up to a place counts the steps of a scan.
     """
     found: list[tuple[Sum, ...]] = [
         (replace(result, strategy=strategy.name),)
@@ -85,34 +80,32 @@ def cheapest(whole: Sum, scans: bool = False) -> tuple[Sum, ...]:
         if not (strategy.adds and whole.combiner is not None)
         and (result := strategy.rewrite(whole)) is not None
     ]
-    cases = None if whole.combiner is not None else _cases(whole)
-    if cases is not None:
-        found.insert(0, tuple(best for case in cases for best in cheapest(case)))
+    if whole.combiner is None:
+        cases, parts = _cases(whole), _parts(whole)
+        if cases is not None:
+            found.insert(0, _apart(cases))
+        if parts is not None:
+            found.append(_apart(parts))
+    if len(found) == 1:
+        return found[0]
     axes = [*whole.target.every_axis, *(axis for parts in found for p in parts for axis in p.axes)]
     size = sample_size(extents_of(axes))
-    best = found[0]
-    if len(found) > 1:
-        best = min(found, key=lambda parts: _cost(parts, size, scans))
-    parts = None if whole.combiner is not None else _parts(whole)
-    if parts is None:
-        return best
-    if len(parts) == 1:  # the others are empty
-        return cheapest(parts[0], scans)
-    apart = tuple(one for part in parts for one in cheapest(part, scans=True))
-    return min(best, apart, key=lambda parts: _cost(parts, size, scans=True))
+    return min(found, key=lambda parts: _cost(parts, size))
 
 
-def _cost(parts: tuple[Sum, ...], size: int, scans: bool) -> tuple[bool, Fraction]:
+def _apart(sums: Sequence[Sum]) -> tuple[Sum, ...]:
+    return tuple(best for one in sums for best in cheapest(one))
+
+
+def _cost(parts: tuple[Sum, ...], size: int) -> tuple[bool, Fraction]:
     """The total cost of sums for the same elements, with `size` for unknown sizes; unsolved
     equations cost most.
     """
     total = Fraction(0)
     for part in parts:
         weight = max(_WEIGHTS[part.strategy], _BY_DATA if part.by_data else 1)
-        own = sum(made(size) for made in part.made)
-        if part.axes:
-            own = sum_iterations(part, size, scans)
-        total += weight * own
+        made = sum(made(size) for made in part.made)
+        total += weight * (sum_iterations(part, size) if part.axes else made)
     if len(parts) > 1 or not all(part.axes for part in parts):
         total += box_iterations(parts[0].target.every_axis, size)
     return any(part.unsolved for part in parts), total

@@ -11,7 +11,7 @@ from ...expr.nodes import COMPARISONS, Axis, Expr, is_integer, op_name, operands
 from ...expr.rewrite import contains_load, depends_on, postorder
 from ...expr.structural import StructuralKeys
 from ...graph.stage import axis_range
-from .data_bounds import Bound, bound_of
+from .data.bounds import Bound, bound_of
 
 
 def is_banded(sources: Sequence[Expr], axes: Sequence[Axis]) -> bool:

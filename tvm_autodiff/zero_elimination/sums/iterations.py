@@ -27,6 +27,10 @@ from .sum import Sum
 #: other stages, and modifies memory; a dense sum tests an equation with data at every point
 BY_DATA = 4
 
+#: how much a step of a scan costs: it waits for the addition before, which takes 4 cycles (Intel
+#: from Skylake on, AMD Zen 4: 3; uops.info, VADDPS), where sums add one for each cycle
+SCAN_STEP = 4
+
 
 def sample_size(extents: Iterable[Extent]) -> int:
     """The sample value of sizes for some extents: at 64, ``n - 700`` would be no element.
@@ -110,13 +114,13 @@ def stage_iterations(op: Operation, size: int = NOMINAL_SIZE, scans: bool = Fals
     return count
 
 
-def sum_iterations(part: Sum, size: int, scans: bool = False) -> int:
-    """The iterations of a sum, and of the stages that were made for it; with `scans`, of a sum up
-    to a place its steps as a scan.
+def sum_iterations(part: Sum, size: int) -> int:
+    """The iterations of a sum, of one up to a place as a scan, and of the stages that were made for
+    it.
     """
     elements = part.target.every_axis
     own = None
-    if scans and part.combiner is None:
+    if part.combiner is None:
         own = _scan_steps(part.source, elements, part.axes, size)
     if own is None:
         own = box_iterations([*elements, *part.axes], size)
@@ -126,11 +130,13 @@ def sum_iterations(part: Sum, size: int, scans: bool = False) -> int:
 def _scan_steps(
     source: Expr, elements: Sequence[Axis], summed: Sequence[Axis], size: int
 ) -> int | None:
-    """A step for each point of a sum up to a place, and one for each element; None for other sums.
+    """The iterations of a sum up to a place as a scan, with one more for each element; None for
+    other sums.
     """
     places = places_of(source, elements, summed)
     if places is None:
         return None
     ended = {node_id(axis.var) for axis in places}
     others = [axis for axis in elements if node_id(axis.var) not in ended]
-    return box_iterations([*others, *summed], size) + box_iterations(elements, size)
+    steps = box_iterations([*others, *summed], size)
+    return SCAN_STEP * steps + box_iterations(elements, size)

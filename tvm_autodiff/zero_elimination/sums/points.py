@@ -11,7 +11,7 @@ from ...expr.rewrite import depends_on, substituter, variables_of
 from ...graph.stage import axis_range
 from ...rules.terms import Condition
 from .conditions import on_indices
-from .data_equations import Points
+from .data.equations import Points
 from .windows import constant_box
 
 

@@ -48,8 +48,8 @@ from ...expr.simplify import collect_terms, prove, simplify
 from ...graph.stage import Combiner, axis_range, bounds_of, reduce_axis_over, rename_bounds
 from ...rules.terms import Condition, guarded
 from .conditions import in_order, on_indices, settled
-from .data_bounds import rare, windows_of
-from .data_equations import (
+from .data.bounds import rare, windows_of
+from .data.equations import (
     Points,
     inside_conditions,
     is_data_equation,

@@ -21,7 +21,7 @@ from ...rules.copies import through_copy
 from ...rules.linearize import linearize
 from ...rules.terms import Term
 from ..strategies.table import LAST_RESORTS, cheapest
-from ..sums.stored_masks import is_mask, with_stored_masks
+from ..sums.data.stored_masks import is_mask, with_stored_masks
 from ..sums.sum import Sum, Target
 from ..sums.summands import summands
 from ..sums.windows import is_jagged

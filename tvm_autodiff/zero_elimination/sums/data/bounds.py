@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...expr.build import add, affirmed, compare, const, like, mul, variable
-from ...expr.linear_terms import linear_terms
-from ...expr.nodes import INDEX_DTYPES, Expr, Var, dtype_of, op_name, operands
-from ...expr.rewrite import contains_load, variables_of
-from ...expr.simplify import simplify
-from ...expr.structural import StructuralKeys
-from ...rules.terms import Condition
+from ....expr.build import add, affirmed, compare, const, like, mul, variable
+from ....expr.linear_terms import linear_terms
+from ....expr.nodes import INDEX_DTYPES, Expr, Var, dtype_of, op_name, operands
+from ....expr.rewrite import contains_load, variables_of
+from ....expr.simplify import simplify
+from ....expr.structural import StructuralKeys
+from ....rules.terms import Condition
 
 #: comparison → the sign with which ``left - right`` is at least zero, or one if it is strict
 _BOUNDS = {"ge": (1, 0), "gt": (1, 1), "le": (-1, 0), "lt": (-1, 1)}

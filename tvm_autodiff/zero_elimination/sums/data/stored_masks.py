@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...expr.build import conjuncts
-from ...expr.nodes import Expr, Tensor, dtype_of, is_const, is_integer, op_name, operands
-from ...expr.rewrite import map_loads, substituter
-from ...graph.stage import axis_vars, bodies, is_compute, reduction_of
+from ....expr.build import conjuncts
+from ....expr.nodes import Expr, Tensor, dtype_of, is_const, is_integer, op_name, operands
+from ....expr.rewrite import map_loads, substituter
+from ....graph.stage import axis_vars, bodies, is_compute, reduction_of
 
 
 def is_mask(node: Expr) -> bool:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...domain import Domain, simplify_domain
-from ...errors import UnsolvableError
-from ...expr.build import cast, compare, conjuncts, variable, zero_like
-from ...expr.nodes import (
+from ....domain import Domain, simplify_domain
+from ....errors import UnsolvableError
+from ....expr.build import cast, compare, conjuncts, variable, zero_like
+from ....expr.nodes import (
     INTEGER_DIVISIONS,
     Axis,
     Expr,
@@ -26,7 +26,7 @@ from ...expr.nodes import (
     op_name,
     operands,
 )
-from ...expr.rewrite import (
+from ....expr.rewrite import (
     contains_load,
     depends_on,
     postorder,
@@ -34,14 +34,14 @@ from ...expr.rewrite import (
     substituter,
     variables_of,
 )
-from ...expr.simplify import constant_bounds, prove
-from ...expr.structural import StructuralKeys
-from ...graph.kinds.scatter_add import as_index, inside
-from ...graph.stage import Extent, bounds_of, shape_of
-from ...rules.terms import Condition
-from .data_bounds import windows_of, with_equations
-from .iterations import BY_DATA, element_count, sample_size
-from .windows import nonempty
+from ....expr.simplify import constant_bounds, prove
+from ....expr.structural import StructuralKeys
+from ....graph.kinds.scatter_add import as_index, inside
+from ....graph.stage import Extent, bounds_of, shape_of
+from ....rules.terms import Condition
+from ..iterations import BY_DATA, element_count, sample_size
+from ..windows import nonempty
+from .bounds import windows_of, with_equations
 
 Ranges = Mapping[Var, tuple[Extent, Extent]]
 

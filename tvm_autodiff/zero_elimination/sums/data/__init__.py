@@ -1,0 +1,1 @@
+"""Conditions on what tensors hold: equations, bounds and masks of data."""
