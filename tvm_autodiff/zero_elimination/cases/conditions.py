@@ -65,7 +65,7 @@ def cases_of(conditions: Sequence[Condition], ranges: Ranges) -> list[_Case] | N
     >>> shown(te.any(k == j, k == j + 1))
     ['k == j', 'k == j + 1']
     >>> shown((k - j + 9) % 9 < 2)
-    ['k - j + 9 < 9, k - j + 9 < 2', 'k - j + 9 >= 9, k - j < 2']
+    ['k - j + 9 < 9, k - j + 9 < 2', 'k - j + 9 >= 9, k - j + 9 - 9 < 2']
     """
     every = [Condition(part, c.guards) for c in conditions for part in affirmed(c.expr)]
     pending: list[_Case] = [tuple(every)]
