@@ -95,6 +95,14 @@ CASES: dict[str, tuple[Any, Any, Any, dict[str, str], list[str], int]] = {
         [],
         2,
     ),
+    "bits that are literals": (
+        (i,),
+        {i: (0, 8)},
+        [eq(i ^ 6, 3)],
+        {"i": "5"},
+        [],
+        0,
+    ),
     "bits of a second variable": (
         (i, j),
         {i: (0, 7), j: (0, 5), b: (0, 9)},

@@ -11,9 +11,9 @@ substituted are returned with their values.
 
 from __future__ import annotations
 
-from ..expr.build import cast
+from ..expr.build import cast, const
 from ..expr.dtypes import common_index
-from ..expr.nodes import binary, dtype_of, op_name, operands
+from ..expr.nodes import Expr, binary, const_value, dtype_of, op_name, operands
 from .forms import (
     CONST,
     Form,
@@ -256,12 +256,19 @@ def _exclusive_or(system: System) -> bool:
                 continue
             if atoms.mask_of(atoms.form(other)) & atoms.masks[v]:
                 continue
-            both = common_index(dtype_of(other), dtype_of(value))
-            bits = binary("bitwise_xor", cast(both, other), cast(both, value))
             system.rest.remove(("eq", f))
-            system.require("eq", combine({v: 1}, atoms.form(bits), 1, -1))
+            bits = atoms.form(_bits_that_differ(other, value))
+            system.require("eq", combine({v: 1}, bits, 1, -1))
             return True
     return False
+
+
+def _bits_that_differ(left: Expr, right: Expr) -> Expr:
+    values = const_value(left), const_value(right)
+    dtype = common_index(dtype_of(left), dtype_of(right))
+    if None in values:
+        return binary("bitwise_xor", cast(dtype, left), cast(dtype, right))
+    return const(int(values[0]) ^ int(values[1]), dtype)  # type: ignore[arg-type]
 
 
 def _single(system: System, eliminated: dict[int, Form]) -> bool:

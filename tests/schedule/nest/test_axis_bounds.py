@@ -35,6 +35,11 @@ def test_longest_piece(name):
     assert (low, high) == (first, last)
 
 
+def test_no_places_have_no_pieces():
+    ranges = {node_id(j): (0, -1), node_id(k): (0, -1)}
+    assert longest_piece([k <= j], j, [j, k], ranges) == (0, -1)
+
+
 #: conditions on j, 0..99, for k, 0..19 → the piece on which all k agree, if it is half of the axis
 DECIDED = {
     "from a place on": (lambda j, k: [k <= j], (19, 99)),

@@ -119,3 +119,24 @@ def test_guards_that_contradict_each_other_leave_zeros():
     [dx] = differentiate(y, [x], head)
     [values] = evaluate_graph([dx], {head: np.ones((2, 3))})
     np.testing.assert_array_equal(values, np.zeros((2, 2)))
+
+
+def test_a_function_without_a_known_value_keeps_the_box():
+    x, y = reading(
+        8, (8,), lambda i, k: k, (8,), lambda i, k: te.all(tirx.popcount(k) == 1, k <= i)
+    )
+    head = te.placeholder((8,), D, name="head")
+    dx = build([head], list(differentiate(y, x, head)), cache=False)(np.ones(8))
+    np.testing.assert_array_equal(dx, [[0, 7, 6, 0, 4, 0, 0, 0]])
+
+
+@pytest.mark.parametrize("shape", [(3, 0), (0, 3), (0, 0)])
+def test_triangles_of_no_elements(shape):
+    x, k = te.placeholder((3,), D, name="x"), te.reduce_axis((0, 5), "k")
+    y = te.compute(
+        shape, lambda i, j: te.sum(te.if_then_else(j <= k, x[i], zero), axis=k), name="y"
+    )
+    head = te.placeholder(shape, D, name="head")
+    outputs = [y, *differentiate(y, x, head)]
+    values = build([x, head], outputs, cache=False)(np.ones(3), np.ones(shape))
+    assert values[0].shape == shape and not values[1].any()

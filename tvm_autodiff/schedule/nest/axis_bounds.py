@@ -46,6 +46,8 @@ def longest_piece(
         whole = known[node_id(last)]
         cuts, open_parts = _cuts(current, last, variables, known)
         every = [(first, end - 1) for first, end in pairwise(cuts)]
+        if not every:  # an axis without places
+            return whole
         decided_ones = [
             one for one in every if not any(a <= one[0] and one[1] < b for a, b in open_parts)
         ]

@@ -15,6 +15,7 @@ from functools import reduce
 from math import prod
 
 from ...domain import Domain, solve_linear_inequalities
+from ...errors import UnsolvableError
 from ...expr.build import (
     add,
     all_of,
@@ -182,15 +183,21 @@ def _independent(guards: Sequence[Expr]) -> list[list[Expr]]:
 def _filled(guards: Sequence[Expr], ranges: Mapping[Var, tuple[int, int]]) -> float:
     """The fraction of points that satisfy the guards, on a regular sample of the axes in them.
 
-    It is one if it cannot be counted because guards read sizes or data.
+    It is one if it cannot be counted because guards read sizes or data or hold functions whose
+    values are not known, or if there are no points.
     """
     named = variables_of(guards)
     if contains_load(guards) or any(var not in ranges for var in named):
         return 1.0
     box = {var: ranges[var] for var in named}
-    holds = compile_integers(guards, list(box))
+    try:
+        holds = compile_integers(guards, list(box))
+    except UnsolvableError:
+        return 1.0
     volume = prod(extent for _, extent in box.values())
     tried = min(volume, _SAMPLES)
+    if not tried:
+        return 1.0
     hits = 0
     for n in range(tried):
         place, point = n * volume // tried, []

@@ -6,11 +6,24 @@ structural zero times anything is zero, including infinity and NaN, as everywher
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ...expr.build import add, affirmed, all_of, any_of, div, like, mul, neg, negate, sum_of
+from ...expr.build import (
+    add,
+    affirmed,
+    all_of,
+    any_of,
+    div,
+    like,
+    mul,
+    neg,
+    negate,
+    sum_of,
+)
 from ...expr.nodes import (
+    BRANCHES,
     Expr,
     const_value,
     dtype_of,
@@ -121,6 +134,9 @@ class _Splitter:
     def _sum(self, node: Expr, parts: list[list[Summand]]) -> list[Summand]:
         """``[a] x + [b] y → [a] x, [b] y``; ``[a] x + [a] y → [a] x + y``."""
         left, right = parts
+        chosen = _chosen_number(node)
+        if chosen is not None:
+            return self.split(chosen)
         if op_name(node) == "sub":
             right = [Summand(neg(summand.value), summand.conditions) for summand in right]
         return _merged([*left, *right])
@@ -211,6 +227,24 @@ class _Splitter:
                     known.append(negate(part))
             self._negations[node_id(condition)] = known
         return known
+
+
+def _chosen_number(node: Expr) -> Expr | None:
+    """``1 - (if c then 1 else 0) → if c then 0 else 1``: a sum of two numbers, one of them chosen.
+    """
+    sides = operands(node)
+    choice = next((n for n, side in enumerate(sides) if op_name(side) in BRANCHES), None)
+    if choice is None or not is_const(sides[1 - choice]):
+        return None
+    condition, *numbers = operands(sides[choice])
+    values = [const_value(number) for number in (*numbers, sides[1 - choice])]
+    then, otherwise, other = (value if value is not None else math.nan for value in values)
+    sign = 1 if op_name(node) == "add" else -1
+    first, second = ((n, other) if choice == 0 else (other, n) for n in (then, otherwise))
+    sums = [left + sign * right for left, right in (first, second)]
+    if any(map(math.isnan, sums)):
+        return None
+    return with_operands(sides[choice], [condition, *(like(node, total) for total in sums)])
 
 
 def _is_number(node: Expr, sides: Sequence[Summand]) -> bool:
