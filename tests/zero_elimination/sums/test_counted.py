@@ -403,3 +403,15 @@ def test_an_output_that_is_an_input_is_written(shape, reducer):
     given, out = np.full(shape, 5.0), np.zeros(shape)
     ad.build([x], y, cache=False)(given, out=out)
     np.testing.assert_array_equal(out, given)
+
+
+def test_loops_that_follow_their_guards_are_no_other_form_of_the_box():
+    """The derivative of a ragged product is that of a box with guards, which ends."""
+    x, k = te.placeholder((5,), D, "x"), te.reduce_axis((1, 18), "k")
+
+    def element(i):
+        counts = (i - k.var) % 4 == k.var
+        return PROD(te.if_then_else(counts, x[i], tirx.const(1.0, D)), axis=k)
+
+    y = te.compute((5,), element, name="y")
+    check_grads(y, x)

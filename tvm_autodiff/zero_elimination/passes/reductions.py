@@ -8,6 +8,7 @@ reducers of one value have one such part. A stage that would not become cheaper 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
@@ -25,6 +26,7 @@ from ...expr.nodes import (
     tensor_key,
 )
 from ...expr.rewrite import contains, contains_load, depends_on, substituter, tree_size
+from ...expr.simplify import constant_bounds
 from ...graph.graph import retarget, tensors_read_by, topological
 from ...graph.plain_reduction import fold_condition, split_init
 from ...graph.stage import (
@@ -34,6 +36,7 @@ from ...graph.stage import (
     axis_range,
     axis_vars,
     bodies,
+    bounds_of,
     is_compute,
     outputs_of,
     reduction_of,
@@ -130,12 +133,37 @@ def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
 def solved_form(op: Operation) -> list[Tensor] | None:
     """What `solve_masks` gives for a reduction other than a sum, of which the conditions would not
     bound the terms of its derivative; None for all other stages.
+
+    Its derivative takes loops that follow their guards as a box with these guards, so that a form
+    with no smaller box would have the same form again.
     """
     reduction = reduction_of(op) if is_compute(op) and op.num_outputs == 1 else None
     if reduction is None or classify(reduction.combiner, 0) == "sum":
         return None
     [found] = _without_masks(op)
-    return None if tensor_key(found) == tensor_key(op.output(0)) else [found]
+    if tensor_key(found) == tensor_key(op.output(0)):
+        return None
+    form = reduction_of(found.op)
+    if form is None:
+        return [found]
+    loops = [*axis_vars(found.op), *(axis.var for axis in form.axes)]
+    follows = depends_on([bounds_of(axis)[1] for axis in form.axes], loops)
+    return None if follows and _box(found.op, form) >= _box(op, reduction) else [found]
+
+
+def _box(op: Operation, reduction: Reduction) -> int:
+    """The points of a reduction where each extent is the largest one; a large number if sizes or
+    data tell them.
+    """
+    ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *reduction.axes)}
+    points = 1
+    for axis in reduction.axes:
+        extent = axis_range(axis)[1]
+        try:
+            points *= extent if isinstance(extent, int) else constant_bounds(extent, ranges)[1]
+        except UnsolvableError:
+            return sys.maxsize
+    return points
 
 
 def _without_masks(op: Operation) -> list[Tensor]:
@@ -146,9 +174,12 @@ def _without_masks(op: Operation) -> list[Tensor]:
     summed = [axis.var for axis in reduction.axes]
 
     ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *reduction.axes)}
+    is_sum = classify(reduction.combiner, 0) == "sum"
 
     def has_cases(node: Expr) -> bool:
-        return depends_on(node, summed) and cases_of([Condition(node, False)], ranges) is not None
+        if not is_sum or not depends_on(node, summed):
+            return False  # only sums are split into cases
+        return cases_of([Condition(node, False)], ranges) is not None
 
     def determines(node: Expr) -> bool:
         if op_name(node) in ("or", "gt", "ge"):
