@@ -264,11 +264,11 @@ def _exclusive_or(system: System) -> bool:
 
 
 def _bits_that_differ(left: Expr, right: Expr) -> Expr:
-    values = const_value(left), const_value(right)
+    first, second = const_value(left), const_value(right)
     dtype = common_index(dtype_of(left), dtype_of(right))
-    if None in values:
-        return binary("bitwise_xor", cast(dtype, left), cast(dtype, right))
-    return const(int(values[0]) ^ int(values[1]), dtype)  # type: ignore[arg-type]
+    if isinstance(first, int) and isinstance(second, int):
+        return const(first ^ second, dtype)
+    return binary("bitwise_xor", cast(dtype, left), cast(dtype, right))
 
 
 def _single(system: System, eliminated: dict[int, Form]) -> bool:

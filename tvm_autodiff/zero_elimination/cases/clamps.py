@@ -17,6 +17,7 @@ from ...expr.sharing.lets import merge_equal
 from ...expr.simplify import Ranges, prove
 from ...rules.terms import Condition, Term
 from ..sums.conditions import on_indices
+from .splitting import fully_split
 
 #: the maximum number of cases of one term
 _MOST_CASES = 81
@@ -30,17 +31,7 @@ def cases_of(term: Term, ranges: Ranges) -> list[Term] | None:
     Cases that the ranges of the variables exclude are omitted. Returns None if no index contains a
     clamp or choice, or if there are too many.
     """
-    pending, plain = [term], []
-    while pending:
-        current = pending.pop()
-        split = _split(current, ranges)
-        if split is None:
-            plain.append(current)
-        else:
-            pending += reversed(split)
-        if len(pending) + len(plain) > _MOST_CASES:
-            return None
-    return None if len(plain) == 1 and plain[0] is term else plain
+    return fully_split(term, lambda current: _split(current, ranges), _MOST_CASES)
 
 
 def _split(term: Term, ranges: Ranges) -> list[Term] | None:

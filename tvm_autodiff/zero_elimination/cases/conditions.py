@@ -28,6 +28,7 @@ from ...expr.simplify import Ranges, constant_bounds
 from ...rules.terms import Condition
 from ..sums.conditions import on_indices
 from .clamps import choice_at, replacing
+from .splitting import fully_split
 
 #: the maximum number of cases of the conditions of a sum: each is solved
 _MOST_CASES = 16
@@ -67,19 +68,8 @@ def cases_of(conditions: Sequence[Condition], ranges: Ranges) -> list[_Case] | N
     >>> shown((k - j + 9) % 9 < 2)
     ['k - j + 9 < 9, k - j + 9 < 2', 'k - j + 9 >= 9, k - j + 9 - 9 < 2']
     """
-    every = [Condition(part, c.guards) for c in conditions for part in affirmed(c.expr)]
-    pending: list[_Case] = [tuple(every)]
-    plain: list[_Case] = []
-    while pending:
-        current = pending.pop()
-        split = _split(current, ranges)
-        if split is None:
-            plain.append(current)
-        else:
-            pending += reversed(split)
-        if len(pending) + len(plain) > _MOST_CASES:
-            return None
-    return None if len(plain) == 1 and plain[0] == tuple(every) else plain
+    every = tuple(Condition(part, c.guards) for c in conditions for part in affirmed(c.expr))
+    return fully_split(every, lambda current: _split(current, ranges), _MOST_CASES)
 
 
 def _split(conditions: _Case, ranges: Ranges) -> list[_Case] | None:
