@@ -221,7 +221,7 @@ _WITHIN = {"lt": "gt", "le": "ge"}
 _MIRRORED = {"gt": "lt", "ge": "le"}  #: ``b > a → a < b``
 
 
-def _absolute(size: Expr) -> Expr | None:
+def absolute_of(size: Expr) -> Expr | None:
     """The a of ``abs(a)``, which TVM writes as ``select(a >= 0, a, 0 - a)`` for integers."""
     if op_name(size) == "abs":
         return operands(size)[0]
@@ -255,7 +255,7 @@ def _bounds(comparison: Expr) -> list[Expr] | None:
         return [compare(name, least, side) for side in operands(most)]
     if not is_float(least) and dtype_of(least) not in INDEX_DTYPES:
         return None  # the size of the least number of a narrow type is no number of it
-    value, bound = _absolute(least), const_value(most)
+    value, bound = absolute_of(least), const_value(most)
     if op_name(least) == "mul" and is_integer(least) and bound is not None and bound >= 0:
         left, right = operands(least)
         root = isqrt(int(bound) - (name == "lt")) if bound else 0

@@ -12,6 +12,7 @@ from typing import Any
 from ..codegen.gpu_pipeline import GPU_PIPELINE
 from ..codegen.host.direct_calls import EXACT_PIPELINE, PIPELINE
 from ..codegen.modules import kernels_as_they_are
+from ..codegen.passes.absolute_values import with_maxima
 from ..codegen.passes.indices.function_widths import needs_wider_indices, with_safe_indices
 from ..codegen.passes.indices.opaque_conversions import hide_conversions
 from ..codegen.passes.indices.opaque_indices import C_CAST
@@ -63,7 +64,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
     widened = ("bfloat16",) if native else ("bfloat16", "float16")
 
     def with_functions(func: Any) -> Any:
-        func = hide_conversions(hide_choices(func))
+        func = hide_conversions(hide_choices(with_maxima(func)))
         # LLVM has to inline each call: its passes over so many copies take minutes
         exact = machine.exact_math or elementary_calls(func) > MAX_NODES
         func = with_wide_functions(func)
@@ -77,7 +78,7 @@ def finished(launches: Sequence[StageFunction], machine: Machine) -> list[StageF
 
 def _for_gpu(func: Any) -> Any:
     """A scheduled function of a GPU whose indices cannot overflow."""
-    func = with_fused_products(with_wide_functions(hide_conversions(func)))
+    func = with_fused_products(with_wide_functions(hide_conversions(with_maxima(func))))
     if needs_wider_indices(func):
         # in wider indices TVM sees neither a reduction by several threads nor what is kept in
         # registers: both are lowered before
