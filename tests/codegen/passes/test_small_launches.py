@@ -104,3 +104,17 @@ def test_sizes_of_zero_divide_nothing():
     for node in postorder(branch.condition):
         if isinstance(node, (prim.FloorMod, prim.FloorDiv)):
             assert isinstance(node.b, (prim.IntImm, prim.Max)), node
+
+
+def test_a_branch_by_what_is_in_memory_is_no_matter_of_sizes():
+    """A local number does not exist in front of the loop."""
+    flag = tirx.decl_buffer((1,), "int32", "flag")
+
+    def guarded(n, body):
+        return n, when(tirx.LT(flag[0], n), body)
+
+    _, func = function(guarded)
+    [branch] = branches(rewritten(func))
+    reads = []
+    tvm_ffi.structural_walk(branch.condition, [(ir.TensorLoad, reads.append)])
+    assert not reads

@@ -20,12 +20,10 @@ from ...expr.build import add, cast, const
 from ...expr.nodes import (
     INTEGER_DIVISIONS,
     Expr,
-    Var,
     binary,
     const_value,
     dtype_of,
     is_integer,
-    is_load,
     node_id,
     op_name,
     operands,
@@ -137,8 +135,7 @@ class _Work:
         """The work of a branch, or nothing where sizes alone decide that it does not run."""
         found = variables_of([condition])
         decided = found and all(node_id(var) in self._sizes for var in found)
-        reads = any(is_load(node) for node in postorder([condition]))
-        if not decided or reads:
+        if not decided or _reads(condition):
             return work
         return tirx.Select(condition, _number(work), const(0.0, "float64"))
 
@@ -151,14 +148,18 @@ class _Work:
         value = const_value(extent)
         if value is not None:
             return float(value)
-        found: list[Var] = []
-        reads: list[Any] = []
-        visitors = [(tirx.Var, found.append), (ir.TensorLoad, reads.append)]
-        tvm_ffi.structural_walk(extent, visitors)
         # data end the loop of a ragged row
-        if reads or any(node_id(var) not in self._sizes for var in found):
+        unknown = any(node_id(var) not in self._sizes for var in variables_of([extent]))
+        if unknown or _reads(extent):
             return float(SYMBOLIC_SIZE)
         return cast("float64", extent)
+
+
+def _reads(expr: Expr) -> bool:
+    """Whether an expression reads memory, also that of local numbers."""
+    found: list[Any] = []
+    tvm_ffi.structural_walk(expr, [(ir.TensorLoad, found.append)])
+    return bool(found)
 
 
 def _calls_a_kernel(condition: Expr) -> bool:
