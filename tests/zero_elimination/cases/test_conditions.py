@@ -27,7 +27,7 @@ N = 30
 
 class Case(NamedTuple):
     """A condition on k and j, in te and in numpy, and the number of points of each j that are
-    summed; None for sums up to a place, which are two at most.
+    summed; None for sums up to a place, which are two at most, and for what stays dense.
     """
 
     condition: Callable[[Any, Any], Any]
@@ -71,6 +71,11 @@ CASES = {
     "a difference on a circle": _same(lambda k, j: (k - j + N) % N < 5, 10),
     "the other way": _same(lambda k, j: (j - k) % N <= 2, 6),
     "three on a circle": _same(lambda k, j: (k + 2 * j) % N < 2, 2),
+    "a negative divisor": Case(
+        lambda k, j: te.all(k < 3, tirx.floormod(k - j, -N) >= -2),
+        lambda k, j: (k < 3) & ((k - j) % -N >= -2),
+        None,
+    ),
     "the smaller one": Case(
         lambda k, j: tirx.min(k, j) == 3, lambda k, j: np.minimum(k, j) == 3, 2
     ),
@@ -94,8 +99,8 @@ def test_cases_are_disjoint_and_cover_the_condition(name):
     k, j = te.var("k"), te.var("j")
     ranges = {k: (0, N), j: (0, N)}
     cases = cases_of([Condition(te_bool(CASES[name].condition(k, j)), False)], ranges)
-    if cases is None:  # of linear conditions only
-        assert name == "not outside"
+    if cases is None:  # of linear conditions only, or beyond these
+        assert name in ("not outside", "a negative divisor")
         return
     tests = [compile_integers([c.expr for c in case], [k, j]) for case in cases]
     assert len(tests) > 1

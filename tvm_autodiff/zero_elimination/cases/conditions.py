@@ -16,8 +16,8 @@ from ...expr.nodes import (
     INDEX_DTYPES,
     Expr,
     binary,
+    const_value,
     dtype_of,
-    is_const,
     node_id,
     op_name,
     operands,
@@ -168,14 +168,13 @@ def _quotients(node: Expr, ranges: Ranges) -> list[tuple[Expr, Expr]]:
 
 
 def _turns(node: Expr, ranges: Ranges) -> range | None:
-    """The quotients of an index by a divisor, if they are few; of a symbolic one, if they are
-    proved.
-    """
+    """The quotients of an index by a positive literal, if they are few."""
     index, divisor = operands(node)
-    if is_const(divisor):
-        try:
-            least, most = constant_bounds(binary("floordiv", index, divisor), ranges)
-        except UnsolvableError:
-            return None
-        return range(least, most + 1) if most - least < _MOST_TURNS else None
-    return None
+    value = const_value(divisor)
+    if value is None or value <= 0:
+        return None
+    try:
+        least, most = constant_bounds(binary("floordiv", index, divisor), ranges)
+    except UnsolvableError:
+        return None
+    return range(least, most + 1) if most - least < _MOST_TURNS else None

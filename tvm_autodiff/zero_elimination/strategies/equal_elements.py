@@ -73,7 +73,7 @@ def _digit(source: Expr, axis: Axis) -> Expr | None:
         for node in postorder(source)
         if op_name(node) in _DIGITS
         and node_id(operands(node)[0]) == node_id(axis.var)
-        and const_value(operands(node)[1]) is not None
+        and (const_value(operands(node)[1]) or 0) > 0
     }
     if len(found) != 1:
         return None
