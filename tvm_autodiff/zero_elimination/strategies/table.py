@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from ...expr.nodes import is_load, op_name, operands
+from ...expr.rewrite import postorder
 from ..sums.iterations import (
     BY_DATA,
     box_iterations,
@@ -50,6 +52,7 @@ class Strategy:
     adds: bool = False
 
 
+_DIVISIONS = ("floordiv", "floormod")
 #: one more stage, or loops of varying extents, must save at least a tenth of the iterations
 _LESS_REGULAR = Fraction(10, 9)
 _BY_DATA = Fraction(BY_DATA)
@@ -134,7 +137,8 @@ def _cases(whole: Sum) -> list[Sum] | None:
 def _parts(whole: Sum) -> list[Sum] | None:
     """``Σ_k if k == b or k == b + 1 then v → v[k := b] + v[k := b + 1]``.
 
-    None if there is no guard to split, or if a part has an equation that is not solved.
+    None if there is no guard to split, if a part has an equation that is not solved, or if parts
+    read at quotients and the whole does not.
     """
     if not whole.axes or not (whole.unsolved or whole.guards):
         return None
@@ -142,4 +146,14 @@ def _parts(whole: Sum) -> list[Sum] | None:
     if parts is None:
         return None
     solved = [part for part in (one.at(whole.target) for one in parts) if part is not None]
-    return None if any(part.unsolved for part in solved) else solved
+    if any(part.unsolved for part in solved):
+        return None
+    divides = any(map(_reads_at_quotients, solved)) and not _reads_at_quotients(whole)
+    return None if divides else solved
+
+
+def _reads_at_quotients(found: Sum) -> bool:
+    """Whether a sum reads at quotients or remainders: loops over such places have no vectors."""
+    reads = [node for node in postorder(found.source) if is_load(node)]
+    places = [place for node in reads for place in operands(node)]
+    return any(op_name(node) in _DIVISIONS for node in postorder(places))
