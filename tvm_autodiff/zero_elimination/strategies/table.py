@@ -83,17 +83,21 @@ def cheapest(whole: Sum) -> tuple[Sum, ...]:
         if not (strategy.adds and whole.combiner is not None)
         and (result := strategy.rewrite(whole)) is not None
     ]
-    if whole.combiner is None:
-        cases, parts = _cases(whole), _parts(whole)
-        if cases is not None:
-            found.insert(0, _apart(cases))
-        if parts is not None:
-            found.append(_apart(parts))
-    if len(found) == 1:
+    cases = _cases(whole) if whole.combiner is None else None
+    if cases is not None:
+        found.insert(0, _apart(cases))
+    parts = _parts(whole) if whole.combiner is None else None
+    apart = () if parts is None else _apart(parts)
+    if len(found) == 1 and parts is None:
         return found[0]
-    axes = [*whole.target.every_axis, *(axis for parts in found for p in parts for axis in p.axes)]
-    size = sample_size(extents_of(axes))
-    return min(found, key=lambda parts: _cost(parts, size))
+    summed = [axis for sums in (*found, apart) for one in sums for axis in one.axes]
+    size = sample_size(extents_of([*whole.target.every_axis, *summed]))
+    best = min(found, key=lambda sums: _cost(sums, size))
+    if parts is None:
+        return best
+    unsolved, cost = _cost(apart, size)
+    cost += _of_quotients(apart, whole, size)
+    return apart if (unsolved, cost) < _cost(best, size) else best
 
 
 def _apart(sums: Sequence[Sum]) -> tuple[Sum, ...]:
@@ -137,8 +141,7 @@ def _cases(whole: Sum) -> list[Sum] | None:
 def _parts(whole: Sum) -> list[Sum] | None:
     """``Σ_k if k == b or k == b + 1 then v → v[k := b] + v[k := b + 1]``.
 
-    None if there is no guard to split, if a part has an equation that is not solved, or if parts
-    read at quotients and the whole does not.
+    None if there is no guard to split, or if a part has an equation that is not solved.
     """
     if not whole.axes or not (whole.unsolved or whole.guards):
         return None
@@ -146,14 +149,20 @@ def _parts(whole: Sum) -> list[Sum] | None:
     if parts is None:
         return None
     solved = [part for part in (one.at(whole.target) for one in parts) if part is not None]
-    if any(part.unsolved for part in solved):
-        return None
-    divides = any(map(_reads_at_quotients, solved)) and not _reads_at_quotients(whole)
-    return None if divides else solved
+    return None if any(part.unsolved for part in solved) else solved
+
+
+def _of_quotients(apart: Sequence[Sum], whole: Sum, size: int) -> int:
+    """What parts cost that read at quotients or remainders where the whole does not: loops over
+    such places gather.
+    """
+    if _reads_at_quotients(whole):
+        return 0
+    elements = box_iterations(whole.target.every_axis, size)
+    return BY_DATA * elements * sum(map(_reads_at_quotients, apart))
 
 
 def _reads_at_quotients(found: Sum) -> bool:
-    """Whether a sum reads at quotients or remainders: loops over such places have no vectors."""
     reads = [node for node in postorder(found.source) if is_load(node)]
     places = [place for node in reads for place in operands(node)]
     return any(op_name(node) in _DIVISIONS for node in postorder(places))
