@@ -76,6 +76,20 @@ def first_places() -> Program:
     return Program([x, g], list(ad.differentiate(y, [x], g)), LINES)
 
 
+def shifted_rows() -> Program:
+    """The gradient of rows that begin at a remainder: what it compares is copied over more places
+    than it reads.
+    """
+    [n] = symbols("n")
+    x, c, g, k = placeholder("x", 4, n + 2), placeholder("c", 5), placeholder("g", n), axis(n, "k")
+
+    def term(i: Any) -> Any:
+        return te.max(x[(i % 4 + k) % 4, i % 3 + k] + c[4], te.const(0.9, "float32"))
+
+    y = te.compute((n,), lambda i: te.sum(term(i), axis=k), name="y")
+    return Program([x, c, g], list(ad.differentiate(y, [x], g)), LINES)
+
+
 def pair_sums(components: int) -> Program:
     """Few components of so many points as a call has."""
     [n] = symbols("n")
@@ -232,6 +246,7 @@ SYMBOLIC: dict[str, tuple[Callable[[], Program], str]] = {
     "between-rows": (lambda: between("rows"), "windows"),
     "between-both": (lambda: between("both"), "windows"),
     "first-places": (first_places, "windows"),
+    "shifted-rows": (shifted_rows, "contraction"),
     "pair-sums": (lambda: pair_sums(3), "contraction"),
     "pair-sums-of-one": (lambda: pair_sums(1), "contraction"),
     "energy": (energy, "reduction"),

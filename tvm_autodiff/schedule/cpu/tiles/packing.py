@@ -27,8 +27,8 @@ from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import Axis, Extent, data_axis, make_stage
 from ...cost import SYMBOLIC_SIZE
 from ...nest.access import Affine, Interval, interval
-from ...nest.in_range import Loops
-from ...nest.reductions.operand_values import guarded, operand_value
+from ...nest.in_range import Loops, is_safe, loops_of
+from ...nest.reductions.operand_values import guarded, operand_value, read_inside
 from ...nest.reductions.products import Atom, Operand, rebased
 from ...rewrites.conditions.guards import with_guards
 
@@ -250,17 +250,31 @@ def pack(
         pure_outer = len(atom) == 1 and first in spatial and first not in tile.unrolled
         outside = pure_outer and first != tile.vector
         (layout.leading if outside else layout.trailing).append((axis, value))
-    body = guarded(
+    axes = [axis for axis, _ in (*layout.leading, *layout.trailing)]
+    body = _safe_value(
         [rebased(guard, loops.variables, layout.places) for guard in guards],
         rebased(expr, loops.variables, layout.places),
+        loops_of(axes),
     )
     if inside:
         holds = all_of(compare("lt", place, end) for place, end in inside)
         body = if_then_else(holds, body, zero_like(body))
-    axes = [axis for axis, _ in (*layout.leading, *layout.trailing)]
     tensor = make_stage(name, axes, [with_guards(body, axes)])[0]
     read = load(tensor, [value for _, value in (*layout.leading, *layout.trailing)])
     return Packed(tensor, read, len(layout.leading), tuple(inside))
+
+
+def _safe_value(guards: Sequence[Expr], expr: Expr, loops: Loops) -> Expr:
+    """``if guards then expr else 0`` over the loops of a copy, which may hold more than the points
+    that it is made for: ``x[i % 3 + (j - i % 3)]`` is read at j there, and anywhere by the parts.
+    """
+    safe: list[Expr] = []
+    for guard in guards:
+        inside = is_safe([guard], loops, given=safe, thorough=True)
+        safe.append(guard if inside else read_inside(guard, loops))
+    if not is_safe([expr], loops, given=guards, thorough=True):
+        expr = read_inside(expr, loops)
+    return guarded(safe, expr)
 
 
 @dataclass
