@@ -107,10 +107,10 @@ class DifferentiationResult(Sequence[Tensor]):
         Report
             A string, which a notebook displays as a table, the worst read first. For each read
             site: the system that was solved, the strategy (gather, residue classes, part of the
-            box, equal elements, ragged loops, scatter-add, loop over updates, scan, dense sum), the
-            summed axes, the remaining guards and the iterations; for a dense sum also the unsolved
-            equations and what to override. For a loop with a checkpoint plan: the number of kept states,
-            their bytes, and the recomputed steps.
+            box, equal elements, ragged loops, scatter-add, loop over updates, scan, dense sum),
+            the summed axes, the remaining guards and the iterations; for a dense sum also the
+            unsolved equations and what to override. For a loop with a checkpoint plan: the number
+            of kept states, their bytes, and the recomputed steps.
 
         Examples
         --------
