@@ -17,6 +17,7 @@ from tvm import ir, sym
 from ..errors import UnsolvableError
 from . import build
 from .hidden_reads import hide_index_reads, hide_reads
+from .integers.ceil_division import rounded_numerator
 from .integers.intervals import Intervals, range_intervals
 from .integers.wrapping import hide_wrapping
 from .linear_terms import linear_sum, linear_terms
@@ -232,8 +233,8 @@ def normalize_div_mod(expr: Expr) -> Expr:
 
     ``(a*i + c) % n → ((a % n)*i + c % n) % n``, ``(a*i + c) // n → (a // n)*i + c // n + ((a % n)*i
     + c % n) // n``, or the same of the mirrored numerator ``-x - 1``, whichever has smaller
-    coefficients. Large coefficients multiply ``i % n`` instead of ``i``, which keeps numbers small.
-    Nothing else in the expression changes.
+    coefficients. Large ones multiply ``i % n`` instead of ``i``, which keeps numbers small.
+    ``(i + -i % n) // n → (i + n - 1) // n``. Nothing else in the expression changes.
 
     Examples
     --------
@@ -266,8 +267,13 @@ def normalize_node(node: Expr) -> Expr | None:
             whole = build.binary(name, linear_sum(terms, constant, dtype), divisor)
             again = normalize_node(whole)
             return whole if again is None else again
+    else:
+        rounded = rounded_numerator(terms, constant, c)
+        if rounded is not None:
+            return _reduced(name, *rounded, c, dtype)
     collected = _summands(numerator) == len(terms) + (constant != 0)
-    if collected and 0 <= constant < c and all(0 <= k < c for _, k in terms):
+    reduced = collected and 0 <= constant < c and all(0 <= k < c for _, k in terms)
+    if reduced and (name == "floordiv" or not _is_mirrored(terms, c)):
         return None
     return _reduced(name, terms, constant, c, dtype)
 
@@ -339,12 +345,15 @@ def _without_remainder(node: Expr, factor: int, c: int) -> Expr:
     return inner if modulus and factor * int(modulus) % c == 0 else node
 
 
+def _is_mirrored(terms: list[tuple[Expr, int]], c: int) -> bool:
+    """Whether modulo c the negative coefficients are the smaller ones."""
+    return sum(-k % c for _, k in terms) < sum(k % c for _, k in terms)
+
+
 def _reduced(name: str, terms: list[tuple[Expr, int]], constant: int, c: int, dtype: str) -> Expr:
     """Write the division of ``sum(k * operand) + constant`` by c with reduced coefficients."""
-    direct = sum(k % c for _, k in terms)
-    mirrored = sum(-k % c for _, k in terms)
     sign = 1
-    if mirrored < direct:
+    if _is_mirrored(terms, c):
         # x // c = -1 - (-x - 1) // c,  x % c = c - 1 - (-x - 1) % c
         sign, constant = -1, -constant - 1
         terms = [(node, -k) for node, k in terms]

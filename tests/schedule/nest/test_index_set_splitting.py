@@ -39,6 +39,7 @@ PIECES = [
     ([i // 16], 64, [(0, 63)]),
     # more pieces than are written out, around a long one
     ([te.min(te.max(i + k, 0), 63) for k in range(-8, 9)], 64, [(0, 7), (8, 55), (56, 63)]),
+    ([guarded(i + k < 99) for k in range(30)], 99, [(0, 69), (70, 98)]),
     ([te.min(te.max(i + k, 0), 23) for k in range(-8, 9)], 24, [(0, 23)]),
 ]
 

@@ -485,6 +485,36 @@ def test_equations_of_indices_are_solved_before_scheduling():
     assert_equal_values([y], [solved])
 
 
+def spread(step, value=lambda i: A[i], pad=3):
+    """``A`` at every `step`-th place of a tensor of zeros, behind a padding."""
+    wide = te.compute((8 * step,), lambda p: where(p % step == 0, value(p // step)), name="wide")
+    inside = lambda p: te.all(p >= pad, p < pad + 8 * step)  # noqa: E731
+    return te.compute((8 * step + 2 * pad,), lambda p: where(inside(p), wide[p - pad]), name="pad")
+
+
+#: name → the spread tensor and the taps of a filter, and how many terms are left
+SPREAD = {
+    "every second place": (spread(2), 6, 3),
+    "every third place": (spread(3), 6, 2),
+    "taps that the step does not divide": (spread(3), 4, 2),
+    "no copy": (spread(2, lambda i: A[i] * 2.0), 6, 6),
+    "no zeros": (spread(1), 6, 6),
+}
+
+
+@pytest.mark.parametrize("name", SPREAD)
+def test_sums_over_spread_tensors_skip_their_zeros(name):
+    wide, taps, terms = SPREAD[name]
+    places = shape_of(wide)[0] - taps + 1
+    w = tensor(taps, name="w")
+    y = total((places,), (taps,), lambda p, k: wide[p + k] * w[k])
+    before = estimate_cost(y).iterations - places * taps
+    [solved] = solve_masks([y])
+    after = estimate_cost(solved).iterations
+    assert after - (before if terms == taps else 0) == places * terms
+    assert_equal_values([y], [solved])
+
+
 X, H, N = tensor(40, name="x"), tensor(5, name="h"), te.var("n")
 Y = te.placeholder((N,), D, name="y")
 

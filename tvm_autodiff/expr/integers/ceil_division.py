@@ -1,13 +1,15 @@
 """Rewrites rounded-up divisions, as libraries write them, into a single floor division.
 
 ``select(e % m == 0, e // m, e // m + 1)`` becomes ``(e + m - 1) // m``, which the linear solver can
-handle. Adaptive pooling computes the ends of its windows this way.
+handle. Adaptive pooling computes the ends of its windows this way. What the solver finds for every
+m-th place of an axis has the form ``(e + -e % m) // m``.
 """
 
 from __future__ import annotations
 
 from .. import build
-from ..nodes import Expr, const_value, dtype_of, is_const, op_name, operands
+from ..linear_terms import linear_terms
+from ..nodes import Expr, const_value, dtype_of, is_const, node_id, op_name, operands
 from ..rewrite import rewrite
 from ..structural import StructuralKeys
 
@@ -24,6 +26,32 @@ def fold_ceil_divisions(expr: Expr) -> Expr:
     '(i*8 + 2)//3'
     """
     return rewrite(expr, _fold)
+
+
+def rounded_numerator(
+    terms: list[tuple[Expr, int]], constant: int, c: int
+) -> tuple[list[tuple[Expr, int]], int] | None:
+    """``(a + e % c)//c → (a + c - 1)//c`` if c divides a + e, and ``(a - e % c)//c → a//c`` if
+    c divides a - e: the terms and the constant of the new numerator; None for others.
+
+    Examples
+    --------
+    >>> from tvm import te
+    >>> i = te.var("i")
+    >>> rounded_numerator([(i, 1), (i * 3 % 4, 1)], 0, 4)
+    ([(i, 1)], 3)
+    """
+    for place, (node, k) in enumerate(terms):
+        if op_name(node) != "floormod" or abs(k) != 1 or const_value(operands(node)[1]) != c:
+            continue
+        rest = terms[:place] + terms[place + 1 :]
+        inside, more = linear_terms(operands(node)[0])
+        factors = {node_id(term): factor for term, factor in rest}
+        for term, factor in inside:
+            factors[node_id(term)] = factors.get(node_id(term), 0) + k * factor
+        if all(factor % c == 0 for factor in (constant + k * more, *factors.values())):
+            return rest, constant + (c - 1 if k > 0 else 0)
+    return None
 
 
 def _fold(node: Expr) -> Expr | None:

@@ -6,7 +6,8 @@ Only affine forms are analysed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from math import gcd
 
 from ...expr.nodes import (
@@ -61,22 +62,22 @@ def pieces(
     bordered = with_borders(exprs, var)
     whole = [expr for expr in exprs if address(expr) in bordered]
 
-    def place(low: int, high: int) -> int | None:
-        """A cut between two indices."""
+    def places(low: int, high: int) -> Iterator[int]:
+        """The cuts between two indices."""
         here = {**ranges, node_id(var): (low, high)}
         left = parts_decided(whole, _is_discrete, forms, here, bordered)
-        return _cut(left, var, forms, low, high, quotients)
+        return _cuts(left, var, forms, low, high, quotients)
 
     pending, done = [(0, extent - 1)] if whole else [], []
     while pending:
         low, high = pending.pop()
-        cut = place(low, high)
+        cut = next(places(low, high), None)
         if cut is None:
             done.append((low, high))
         else:
             pending += [(cut, high), (low, cut - 1)]
         if len(done) + len(pending) > most:
-            low, high = _inner(place, extent)
+            low, high = _inner(places, extent)
             parts = (0, low - 1), (low, high), (high + 1, extent - 1)
             return [(first, last) for first, last in parts if first <= last]
     return done or [(0, extent - 1)]
@@ -105,18 +106,20 @@ def with_borders(exprs: Sequence[Expr], var: Var) -> set[int]:
     return bordered
 
 
-def _inner(place: Callable[[int, int], int | None], extent: int) -> Interval:
-    """The longer side of each cut in turn, down to where nothing changes; the whole loop if that is
-    less than half of it, or many cuts away.
+def _inner(places: Callable[[int, int], Iterable[int]], extent: int) -> Interval:
+    """The longest part between all cuts in turn, down to where nothing changes; the whole loop if
+    that is less than half of it.
     """
     low, high = 0, extent - 1
-    for _ in range(MAX_COPIES):
-        cut = place(low, high)
-        if cut is None:
-            return low, high
-        low, high = (low, cut - 1) if cut - low > high + 1 - cut else (cut, high)
-        if 2 * (high + 1 - low) < extent:
-            break
+    while 2 * (high + 1 - low) >= extent:
+        cuts = sorted({low, *places(low, high), high + 1})
+        if len(cuts) == 2:
+            # a clamp has the same value on both sides of a cut: one place more may belong to them
+            wider = ((low - 1, high + 1), (low, high + 1), (low - 1, high), (low, high))
+            inside = (part for part in wider if part[0] >= 0 and part[1] < extent)
+            return next(part for part in inside if next(iter(places(*part)), None) is None)
+        low, end = max(pairwise(cuts), key=lambda part: part[1] - part[0])
+        high = end - 1
     return 0, extent - 1
 
 
@@ -129,25 +132,24 @@ def split(exprs: Sequence[Expr], var: Var, extent: int, most: int) -> list[Piece
     return found
 
 
-def _cut(
+def _cuts(
     exprs: Sequence[Expr],
     var: Var,
     forms: AffineForms,
     low: int,
     high: int,
     quotients: bool,
-) -> int | None:
-    """An index in low+1 .. high where a condition, a clamp or a quotient of `var` alone changes."""
+) -> Iterator[int]:
+    """Indices in low+1 .. high where a condition, a clamp or a quotient of `var` alone changes."""
     for node in postorder(list(exprs)):
         name = op_name(node)
         if quotients and name in ("floordiv", "floormod"):
             place = wrap(node, forms, node_id(var), (low, high))
             if place is not None:
-                return place
+                yield place
         for place in turning_points(node, forms, node_id(var)):
             if low < place <= high:
-                return place
-    return None
+                yield place
 
 
 def turning_points(node: Expr, forms: AffineForms, key: int) -> list[int]:

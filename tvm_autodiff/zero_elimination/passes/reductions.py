@@ -58,6 +58,7 @@ from ..sums.iterations import stage_iterations
 from ..sums.solve import solve
 from ..sums.sum import Sum, Target, Updates
 from ..sums.summands import Summand, summands
+from ..transposition.sparse_operands import with_guarded_reads
 from ..walk import each_stage, tensor_list
 
 
@@ -123,6 +124,8 @@ def solve_masks(tensors: Sequence[Tensor]) -> list[Tensor]:
     """`simplify_reductions` for the stages that are a reduction with an equation that determines an
     axis, or with bounds that leave a narrow band of it.
 
+    The equation may be that of a tensor which a sum reads and which is spread with zeros.
+
     Such a reduction is dense in an axis that data determines (a segment sum, a one-hot product), or
     that the indices do (a diagonal, every second place of a transposed convolution, a filter as a
     sum over all places, a pool as a maximum over all places).
@@ -175,6 +178,8 @@ def _without_masks(op: Operation) -> list[Tensor]:
 
     ranges = {axis.var: axis_range(axis) for axis in (*op.axis, *reduction.axes)}
     is_sum = classify(reduction.combiner, 0) == "sum"
+    written = reduction.sources[0]
+    sparse = with_guarded_reads(written) if is_sum else written
 
     def has_cases(node: Expr) -> bool:
         if not is_sum or not depends_on(node, summed):
@@ -193,23 +198,16 @@ def _without_masks(op: Operation) -> list[Tensor]:
             return False  # where two numbers are not equal, the other branch has the equation
         return contains_load(node) or depends_on(node, summed)
 
-    [source] = reduction.sources
-    values = [with_stored_masks(source), reduction.condition]
+    source = with_stored_masks(sparse)
+    values = [source, reduction.condition]
     if not contains(values, determines) and not is_banded(values, reduction.axes):
         return outputs_of(op)
-    masked = _with_stored_masks(op, reduction)
+    masked = op
+    if node_id(source) != node_id(written):
+        changed = replace(reduction, sources=(source,))
+        masked = reduction_stage(op.name, list(op.axis), changed)[0].op
     found = _simplified(masked)
     return outputs_of(op) if tensor_key(found[0]) == tensor_key(masked.output(0)) else found
-
-
-def _with_stored_masks(op: Operation, reduction: Reduction) -> Operation:
-    """The stage with masks in place of reads of them; the same if it reads none."""
-    [source] = reduction.sources
-    masked = with_stored_masks(source)
-    if node_id(masked) == node_id(source):
-        return op
-    changed = replace(reduction, sources=(masked,))
-    return reduction_stage(op.name, list(op.axis), changed)[0].op
 
 
 def _simplified(op: Operation) -> list[Tensor]:

@@ -20,7 +20,6 @@ from ...expr.nodes import (
     node_id,
     op_name,
     operands,
-    tensor_key,
 )
 from ...expr.rewrite import map_loads, postorder, substituter
 from ...graph.stage import axis_vars, bodies
@@ -37,15 +36,8 @@ def with_sparse_operands(term: Term) -> Term:
 
     The same term if its value has no such factor.
     """
-    spread: dict[tuple[int, int], bool] = {}
-
-    def source(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
-        found = _spread_read(tensor, indices)
-        spread[tensor_key(tensor)] = found is not None
-        return found
-
-    value = map_loads(term.value, source)
-    if not any(spread.values()) and not any(_is_sparse(node) for node in postorder(value)):
+    value = with_guarded_reads(term.value)
+    if node_id(value) == node_id(term.value) and not any(map(_is_sparse, postorder(value))):
         return term
     parts = summands(value)
     if len(parts) != 1 or not any(_is_sparse(c.expr) for c in parts[0].conditions):
@@ -54,6 +46,14 @@ def with_sparse_operands(term: Term) -> Term:
     if not all(on_indices(condition.expr) for condition in part.conditions):
         return term
     return replace(term, value=part.value, conditions=(*term.conditions, *part.conditions))
+
+
+def with_guarded_reads(expr: Expr) -> Expr:
+    """``z[h]  →  if h % m == r then x[g(h)] else 0`` for tensors that are spread with zeros.
+
+    The same node if it reads none.
+    """
+    return map_loads(expr, _spread_read)
 
 
 def _spread_read(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:

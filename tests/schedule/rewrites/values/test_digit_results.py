@@ -51,6 +51,14 @@ def three(q: Any, k: Any) -> Any:
     return X[q // 8, q // 2 % 4 + k] * Y[k, q % 2]
 
 
+def in_turns(q: Any, k: Any) -> Any:
+    return X[q // 3, k] * Y[k, q % 3]
+
+
+def shifted(q: Any, k: Any) -> Any:
+    return X[(q + 1) // 2, k] * Y[k, (q + 1) % 2]
+
+
 #: name → the outputs, and the extents of the sum over digits
 CASES: dict[str, tuple[Callable[[], list[Any]], list[int] | None]] = {
     "an image": (lambda: [summed(window)], [3, 8]),
@@ -59,13 +67,20 @@ CASES: dict[str, tuple[Callable[[], list[Any]], list[int] | None]] = {
     "ended by its reader": (lambda: [relu(summed(window))], None),
     "three digits, ended": (lambda: [relu(summed(three))], [3, 4, 2]),
     "with other readers": (lambda: read_twice(summed(window)), [3, 8]),
-    "in turns": (lambda: [summed(lambda q, k: X[q // 3, k] * Y[k, q % 3])], None),
+    "in turns": (lambda: [summed(in_turns)], None),
+    "long ones in turns": (lambda: [summed(in_turns, terms=9)], [8, 3]),
+    "long ones in turns, ended": (lambda: [relu(summed(in_turns, terms=9))], [8, 3]),
     "digits that wrap around": (
         lambda: [summed(lambda q, k: X[q // 8, k] * Y[k, (q % 8 + k) % 8])],
         None,
     ),
     "no multiple": (lambda: [summed(window, 23)], None),
     "after a shift": (lambda: [summed(lambda q, k: X[(q + 1) // 6, k], 23)], None),
+    "a shift that digits decide": (lambda: [summed(shifted, 12, terms=9)], [6, 2]),
+    "a shift that they do not": (
+        lambda: [summed(lambda q, k: X[(q + 1) // 3, k], terms=9)],
+        None,
+    ),
     "no digits": (lambda: [summed(lambda q, k: X[q, k], 9)], None),
 }
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ....expr.build import add, const, mul
+from ....expr.linear_terms import linear_terms
 from ....expr.nodes import (
     Axis,
     Expr,
@@ -33,6 +34,7 @@ from ....expr.nodes import (
 from ....expr.rewrite import (
     contains,
     contains_load,
+    depends_on,
     expand_lets,
     postorder,
     substituter,
@@ -179,37 +181,55 @@ def over_digits(
 ) -> DigitLoops | None:
     """Expressions over the digits to which they divide some of their axes, by number, and `others`;
     None if they divide none.
+
+    An axis that they divide after a shift has these digits if that decides the quotients, as it
+    does ``(q + 1)//2`` for q of 2*a + b.
     """
     current, groups = list(values), [[axis] for axis in axes]
-    while found := _divided(current, [axis for n in dimensions for axis in groups[n]]):
-        axis, size = found
+    left: set[int] = set()  # axes whose digits do not decide the quotients
+    while found := _divided(
+        current, [a for n in dimensions for a in groups[n] if node_id(a.var) not in left]
+    ):
+        axis, size, shifted = found
         name, dtype = str(axis.var.name), dtype_of(axis.var)
         outer = data_axis(f"{name}_outer", int(axis_range(axis)[1]) // size, dtype)
         inner = data_axis(f"{name}_inner", size, dtype)
         place = add(mul(outer.var, const(size, dtype)), inner.var)
         pair = {node_id(axis.var): [outer, inner]}
-        groups = [[b for a in group for b in pair.get(node_id(a.var), [a])] for group in groups]
-        loops = loops_of([*(one for group in groups for one in group), *others])
+        split = [[b for a in group for b in pair.get(node_id(a.var), [a])] for group in groups]
+        loops = loops_of([*(one for group in split for one in group), *others])
         moved = list(map(substituter({axis.var: place}), current))
-        current = decided(moved, loops.variables, loops.ranges)
+        moved = decided(moved, loops.variables, loops.ranges)
+        if shifted and any(
+            op_name(node) in FLOOR_DIVISIONS and depends_on(node, [inner.var])
+            for node in postorder(moved)
+        ):
+            left.add(node_id(axis.var))
+            continue
+        current, groups = moved, split
     return None if all(len(group) == 1 for group in groups) else DigitLoops(current, groups)
 
 
-def _divided(values: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Axis, int] | None:
-    """An axis that values divide, and the least divisor, of which its extent is a multiple."""
-    sizes: list[tuple[int, Axis]] = []
+def _divided(values: Sequence[Expr], axes: Sequence[Axis]) -> tuple[Axis, int, bool] | None:
+    """An axis that values divide, the least divisor, of which its extent is a multiple, and whether
+    they divide it after a shift only.
+    """
+    sizes: list[tuple[bool, int, Axis]] = []
     for node in postorder(list(values)):
         if op_name(node) not in FLOOR_DIVISIONS:
             continue
         numerator, divisor = operands(node)
         size = const_value(divisor)
+        terms, shift = linear_terms(numerator)
+        if len(terms) != 1 or terms[0][1] != 1:
+            continue
         for axis in axes:
             extent = axis_range(axis)[1]
-            if not same_node(axis.var, numerator) or not isinstance(extent, int):
+            if not same_node(axis.var, terms[0][0]) or not isinstance(extent, int):
                 continue
             if isinstance(size, int) and 1 < size < extent and extent % size == 0:
-                sizes.append((size, axis))
+                sizes.append((shift != 0, size, axis))
     if not sizes:
         return None
-    size, axis = min(sizes, key=lambda one: one[0])
-    return axis, size
+    shifted, size, axis = min(sizes, key=lambda one: one[:2])
+    return axis, size, shifted

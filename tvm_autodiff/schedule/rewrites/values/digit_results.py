@@ -29,7 +29,8 @@ from ....graph.stage import (
     renew_axis,
     shape_of,
 )
-from ...cost import MIN_LANES
+from ...cost import MIN_LANES, STORE
+from ...kernel import size_of
 from ...nest.literals import FLOOR_DIVISIONS
 from .digit_dimensions import DigitLoops, over_digits
 
@@ -38,7 +39,9 @@ def with_digit_results(outputs: Sequence[Tensor]) -> list[Tensor]:
     """Equal tensors, whose sums divide none of their axes by literals.
 
     A sum of which each axis has two digits keeps the stage that ends it: `quotient_axes` splits
-    both. Sums that a dimension takes in turns stay, too: `windows` writes each in vectors.
+    both. Where a dimension takes a few sums in turns, as in a transposed convolution, these are
+    apart if they are long: an element of each takes longer than to store it and to read it again.
+    Short ones that the last dimension takes in turns stay, too: `windows` writes each in vectors.
     """
     graph = Graph(outputs)
     wanted = set(map(tensor_key, outputs))
@@ -50,8 +53,8 @@ def with_digit_results(outputs: Sequence[Tensor]) -> list[Tensor]:
     return each_original_stage(outputs, change)
 
 
-def _is_interleaved(digits: Sequence[Axis]) -> bool:
-    """Whether the last dimension takes a few sums in turns, which are classes of its vectors."""
+def _takes_turns(digits: Sequence[Axis]) -> bool:
+    """Whether a dimension takes a few sums in turns."""
     extent = axis_range(digits[-1])[1]
     return len(digits) > 1 and isinstance(extent, int) and extent < 2 * MIN_LANES
 
@@ -88,9 +91,12 @@ def _changed(op: Operation, is_ended: bool) -> list[Tensor] | None:
     found = over_digits(sources, op.axis, literal, reduction.axes)
     if found is None:
         return None
-    is_pair = max(map(len, found.groups)) == 2
-    if is_pair and (is_ended or _is_interleaved(found.groups[-1]) or _divides_digits(found)):
-        return None
+    if max(map(len, found.groups)) == 2:
+        short = size_of([axis_range(axis)[1] for axis in reduction.axes]) < STORE
+        in_classes = short and _takes_turns(found.groups[-1])
+        in_tiles = is_ended and (short or not any(map(_takes_turns, found.groups)))
+        if in_classes or in_tiles or _divides_digits(found):
+            return None
     [digits] = reduction_stage(
         f"{op.name}_digits",
         found.axes,
