@@ -86,3 +86,72 @@ def test_relaxations(formula, choose):
         want = jax.grad(by_jax, (0, 1))(*(np.asarray(one, "float64") for one in data))
     for one, other in zip(got, want, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-3, atol=2e-3)
+
+
+ROWS, COLUMNS, SIZE = 40, 11, 7
+
+
+def averages(x):
+    """The means of the numbers and of their squares over rows, which have one length each."""
+    k, count = te.reduce_axis((0, SIZE), "k"), te.placeholder((ROWS,), name="count")
+    s = te.compute((ROWS, COLUMNS), lambda i, d: te.sum(x[i, d, k], axis=k), name="s")
+    square = te.compute(x.shape, lambda *at: x(*at) * x(*at), name="square")
+    q = te.compute((ROWS, COLUMNS), lambda i, d: te.sum(square[i, d, k], axis=k), name="q")
+    mean = te.compute((ROWS, COLUMNS), lambda i, d: s[i, d] / te.max(count[i], 1.0), name="mean")
+    return count, mean, q
+
+
+def by_count(i, d, mean, q, count):
+    return q[i, d] / te.max(count[i], 1.0) - mean[i, d] * mean[i, d]
+
+
+def by_literal(i, d, mean, q, count):
+    return q[i, d] / float(SIZE) - mean[i, d] * mean[i, d]
+
+
+def by_product(i, d, mean, q, count):
+    return q[i, d] * (1 / SIZE) - mean[i, d] * mean[i, d]
+
+
+CLAMPS = {
+    "max": lambda v: te.max(v, 0.0),
+    "if_then_else": lambda v: te.if_then_else(v > 0.0, v, 0.0),
+}
+
+
+@pytest.mark.parametrize("clamp", CLAMPS)
+@pytest.mark.parametrize("variance", [by_count, by_literal, by_product])
+def test_derivatives_that_cancel_are_all_there_or_none_is(variance, clamp):
+    """The variance of equal numbers is zero up to rounding, whose derivative is zero."""
+    x = te.placeholder((ROWS, COLUMNS, SIZE), name="x")
+    count, mean, q = averages(x)
+    sd = te.compute(
+        (ROWS, COLUMNS),
+        lambda i, d: te.sqrt(CLAMPS[clamp](variance(i, d, mean, q, count)) + 1e-3),
+        name="sd",
+    )
+    both = te.compute(  # where both are read twice, they are computed in different kernels
+        (ROWS, 4 * COLUMNS),
+        lambda i, j: te.if_then_else(
+            j < 2 * COLUMNS,
+            te.if_then_else(j < COLUMNS, mean[i, j], sd[i, te.max(j - COLUMNS, 0)]),
+            te.log(count[i] + 1.0)
+            * te.if_then_else(
+                j < 3 * COLUMNS,
+                mean[i, te.max(j - 2 * COLUMNS, 0)],
+                sd[i, te.max(j - 3 * COLUMNS, 0)],
+            ),
+        ),
+        name="both",
+    )
+    head = te.placeholder((ROWS, 4 * COLUMNS), name="head")
+    [dx] = ad.vjp([both], [x], [head])
+    function = ad.build([x, count, head], dx, num_threads=1, cache=False)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(ROWS, COLUMNS, 1)).astype("float32")
+    data = np.repeat(rows, SIZE, 2)
+    heads = rng.normal(size=(ROWS, 4 * COLUMNS)).astype("float32")
+    got = function(data, np.full(ROWS, SIZE, "float32"), heads)
+    by_mean = heads[:, :COLUMNS] + np.log(SIZE + 1) * heads[:, 2 * COLUMNS : 3 * COLUMNS]
+    want = np.repeat(by_mean[:, :, None] / SIZE, SIZE, 2)
+    np.testing.assert_allclose(got, want, rtol=1e-3, atol=2e-3)

@@ -6,6 +6,8 @@ compute it may differ in the last bit. Where both take a decision by it, each mu
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from .build import neg
 from .nodes import (
     BRANCHES,
@@ -25,12 +27,18 @@ _FUSED = ("float32", "float64")
 _CHOICES = (*BRANCHES, "min", "max")
 
 
-def with_decisions_alike(root: Expr) -> Expr:
+def with_decisions_alike(root: Expr, cancels: Callable[[Expr], bool]) -> Expr:
     """The expression, with products fused if sums of products decide which of two sides it takes.
 
     Its sides' derivatives may be computed in different kernels. All of it is written alike, so that
     what decisions and values have in common stays so. Of a side that reads nothing, there is no
-    derivative.
+    derivative, and those of the other one need not be together.
+
+    Parameters
+    ----------
+    root : Expr
+    cancels : callable
+        Whether the derivatives of a side by what it reads may cancel.
 
     Examples
     --------
@@ -38,9 +46,9 @@ def with_decisions_alike(root: Expr) -> Expr:
     >>> from tvm_autodiff.expr.printing.text import text
     >>> x, w = (te.placeholder((9,), name=name) for name in "xw")
     >>> i = te.var("i")
-    >>> text(with_decisions_alike(te.min(x[i], w[i] * w[i] + 1)))
+    >>> text(with_decisions_alike(te.min(x[i], w[i] * w[i] + 1), lambda side: False))
     'min(x[i], fma(w[i], w[i], 1.0))'
-    >>> text(with_decisions_alike(te.max(w[i] * x[i] + 1, 0)))
+    >>> text(with_decisions_alike(te.max(w[i] * x[i] + 1, 0), lambda side: False))
     'max(w[i]*x[i] + 1.0, 0.0)'
     """
     reading: set[int] = set()
@@ -53,8 +61,12 @@ def with_decisions_alike(root: Expr) -> Expr:
             adding.add(node_id(node))
         if not is_float(node) or op_name(node) not in _CHOICES:
             continue
-        sides, by = (parts[1:], parts[:1]) if op_name(node) in BRANCHES else (parts, parts)
-        if reading.issuperset(sides) and not adding.isdisjoint(by):
+        branches = op_name(node) in BRANCHES
+        by = parts[:1] if branches else parts
+        if adding.isdisjoint(by):
+            continue
+        sides = operands(node)[1:] if branches else operands(node)
+        if reading.issuperset(map(node_id, sides)) or any(map(cancels, sides)):
             return rounded_alike(root)
     return root
 

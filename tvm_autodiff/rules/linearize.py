@@ -44,6 +44,7 @@ from ..graph.stage import (
     reduction_of,
     rename_bounds,
 )
+from .parts.decided_parts import reads_computed
 from .reductions.reducers import source_seeds
 from .terms import Condition, Contribution, Term, pull_back
 
@@ -106,7 +107,7 @@ def _written_out(op: Operation, body: Expr) -> Expr:
     if plain is not whole:  # a mask of all bits that a loop has is a remainder that changes nothing
         ranges = {axis.var: axis_range(axis) for axis in loop_axes(op)}
         plain = with_decided_divisions(plain, range_intervals(ranges))
-    return with_decisions_alike(plain)
+    return with_decisions_alike(plain, reads_computed)
 
 
 def _elementwise_terms(op: Operation, wanted: set[tuple[int, int]]) -> list[Term]:

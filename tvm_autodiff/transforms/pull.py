@@ -25,11 +25,12 @@ from ..graph.marks.stop_gradient import stopped_reads
 from ..graph.stage import Extent, Operation, outputs_of
 from ..rules.equal_forms import equal_forms
 from ..rules.equal_windows import equal_windows
-from ..rules.placed_parts import placed_parts
+from ..rules.parts.decided_parts import decided_parts
+from ..rules.parts.placed_parts import placed_parts
+from ..rules.parts.repeated_parts import repeated_parts
 from ..rules.reductions.prefix_form import prefix_form
 from ..rules.reductions.scans import scan_adjoints
 from ..rules.registry import ruled
-from ..rules.repeated_parts import repeated_parts
 from ..rules.terms import Term
 from ..zero_elimination.passes.reductions import solved_form
 from ..zero_elimination.sums.sum import Target
@@ -111,7 +112,8 @@ def pullback_of(op: Operation, of_rows: bool = False) -> Pullback:
     """
     kind = kind_of(op)
     if isinstance(kind, Compute) and not of_rows and not stopped_reads(op):
-        parts = repeated_parts(op) or placed_parts(op) or equal_windows(op) or solved_form(op)
+        forms = (repeated_parts, placed_parts, decided_parts, equal_windows, solved_form)
+        parts = next((found for form in forms if (found := form(op)) is not None), None)
         if parts is not None:
             return _equal_to(op, parts)
     return _RULES[type(kind)](op, kind)

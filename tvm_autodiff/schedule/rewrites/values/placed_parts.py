@@ -9,7 +9,7 @@ from functools import partial
 
 from ....expr.nodes import Tensor
 from ....graph.graph import each_stage
-from ....rules.placed_parts import Cost, placed_parts
+from ....rules.parts.placed_parts import Cost, placed_parts
 from ...cost import LAUNCH_CYCLES, STORE
 from ...kernel import size_of
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ....expr.nodes import Tensor
 from ....graph.graph import each_stage
-from ....rules.repeated_parts import repeated_parts
+from ....rules.parts.repeated_parts import repeated_parts
 
 
 def with_repeated_parts(outputs: Sequence[Tensor]) -> list[Tensor]:

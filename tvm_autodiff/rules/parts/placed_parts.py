@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
-from ..domain.from_floats import without_floats
-from ..expr.build import const, sum_of, variable
-from ..expr.factoring import factored
-from ..expr.integers.tried_values import literal_box, tried_values
-from ..expr.linear_terms import linear_terms
-from ..expr.nodes import (
+from ...domain.from_floats import without_floats
+from ...expr.build import const, sum_of, variable
+from ...expr.factoring import factored
+from ...expr.integers.tried_values import literal_box, tried_values
+from ...expr.linear_terms import linear_terms
+from ...expr.nodes import (
     Expr,
     Tensor,
     Var,
@@ -32,7 +32,7 @@ from ..expr.nodes import (
     op_name,
     operands,
 )
-from ..expr.rewrite import (
+from ...expr.rewrite import (
     depends_on,
     expand_lets,
     outermost,
@@ -42,10 +42,10 @@ from ..expr.rewrite import (
     substituter,
     variables_of,
 )
-from ..expr.sharing.lets import bind_shared, merge_equal
-from ..expr.simplify import simplify
-from ..expr.structural import StructuralKeys
-from ..graph.stage import (
+from ...expr.sharing.lets import bind_shared, merge_equal
+from ...expr.simplify import simplify
+from ...expr.structural import StructuralKeys
+from ...graph.stage import (
     Extent,
     Operation,
     axis_range,
@@ -58,7 +58,7 @@ from ..graph.stage import (
     shape_of,
     with_bodies,
 )
-from .places import OTHERWISE, PlaceFacts, place_facts, smooth
+from ..places import OTHERWISE, PlaceFacts, place_facts, smooth
 
 _SOME = 1 << 10  #: the number that sizes count as: a ratio of extents is that of large ones
 

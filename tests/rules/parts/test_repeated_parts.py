@@ -13,7 +13,7 @@ import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tests.gradient_case import check_numbers
 from tvm_autodiff.graph.graph import tensors_read_by
-from tvm_autodiff.rules.repeated_parts import repeated_parts
+from tvm_autodiff.rules.parts.repeated_parts import repeated_parts
 
 x = te.placeholder((5, 4), "float64", name="x")
 w = te.placeholder((5,), "float64", name="w")

@@ -14,7 +14,7 @@ from tests.evaluate import evaluate_graph
 from tests.gradient_case import check_numbers
 from tvm_autodiff.graph.graph import tensors_read_by
 from tvm_autodiff.graph.stage import shape_of
-from tvm_autodiff.rules.placed_parts import adjoint_pays, placed_parts
+from tvm_autodiff.rules.parts.placed_parts import adjoint_pays, placed_parts
 
 x = te.placeholder((4, 5), "float64", name="x")
 cube = te.placeholder((3, 4, 2), "float64", name="cube")

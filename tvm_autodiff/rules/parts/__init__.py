@@ -1,0 +1,1 @@
+"""Parts of stages as stages of their own, which are differentiated instead."""

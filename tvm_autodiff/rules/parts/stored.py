@@ -1,0 +1,114 @@
+"""Parts of the expressions of a stage as stages over the axes that change them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...expr.costly import is_slow
+from ...expr.nodes import Axis, Expr, Tensor, is_load, load, node_id, operands
+from ...expr.rewrite import expand_lets, postorder, replace_outermost, substituter
+from ...expr.sharing.lets import bind_shared, merge_equal
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    bodies,
+    is_compute,
+    make_stage,
+    reduction_of,
+    renewed,
+    with_bodies,
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is known of an expression.
+
+    Attributes
+    ----------
+    axes : frozenset of int
+        The numbers of the axes that change it.
+    reads : frozenset of int
+        Two of the elements that it reads, by their nodes, or one; not those that say where.
+    slow : bool
+        Whether it holds a function of many operations.
+    """
+
+    axes: frozenset[int]
+    reads: frozenset[int]
+    slow: bool
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The expressions of an elementwise stage, and what is known of what they hold.
+
+    Attributes
+    ----------
+    op : Operation
+    sources : list of Expr
+        The expressions; equal parts of them are one node.
+    facts : mapping from int to Part
+        By node.
+    wide : frozenset of int
+        The axes of several elements, by number.
+    symbolic : frozenset of int
+        The axes of symbolic extent. Of an axis that is empty at a call, no part may be read: its
+        elements need not be there.
+    """
+
+    op: Operation
+    sources: list[Expr]
+    facts: dict[int, Part]
+    wide: frozenset[int]
+    symbolic: frozenset[int]
+
+    def stored(self, parts: Sequence[Expr], name: str) -> list[Tensor]:
+        """The stage that reads stages of some parts, which have the name with a number."""
+        reads: dict[int, Expr] = {}
+        wanted = {node_id(part) for part in parts}
+        for node in postorder(self.sources):  # what others hold comes first
+            key = node_id(node)
+            if key not in wanted:
+                continue
+            own = [self.op.axis[number] for number in sorted(self.facts[key].axes)]
+            axes, renames = renewed(own)
+            body = bind_shared(substituter(renames)(replace_outermost(node, reads)))
+            [stage] = make_stage(f"{self.op.name}_{name}{len(reads)}", axes, [body])
+            reads[key] = load(stage, [axis.var for axis in own])
+        changed = [bind_shared(replace_outermost(body, reads)) for body in self.sources]
+        return with_bodies(self.op, changed)
+
+
+def parts_of(op: Operation) -> Parts | None:
+    """The parts of a stage; None for one that reduces, calls no slow function, has no elements, or
+    does not begin at 0.
+    """
+    if not is_compute(op) or reduction_of(op) is not None:
+        return None
+    ranges = list(map(axis_range, op.axis))
+    if any(low != 0 or extent == 0 for low, extent in ranges):
+        return None
+    sources = merge_equal([expand_lets(body) for body in bodies(op)])
+    if not any(map(is_slow, postorder(sources))):
+        return None
+    wide = frozenset(n for n, (_, size) in enumerate(ranges) if isinstance(size, int) and size > 1)
+    symbolic = frozenset(n for n, (_, size) in enumerate(ranges) if not isinstance(size, int))
+    return Parts(op, sources, _facts(sources, op.axis), wide, symbolic)
+
+
+def _facts(sources: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, Part]:
+    numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
+    facts: dict[int, Part] = {}
+    for node in postorder(list(sources)):
+        key = node_id(node)
+        inside = [facts[node_id(part)] for part in operands(node)]
+        own = frozenset((numbers[key],)) if key in numbers else frozenset[int]()
+        reads = frozenset[int]().union(*(part.reads for part in inside))
+        facts[key] = Part(
+            own.union(*(part.axes for part in inside)),
+            frozenset((key,)) if is_load(node) else frozenset(sorted(reads)[:2]),
+            is_slow(node) or any(part.slow for part in inside),
+        )
+    return facts
