@@ -10,9 +10,9 @@ from tvm import te
 
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
-from tvm_autodiff.expr.costly import is_expensive
+from tvm_autodiff.expr.costly import is_expensive, is_slow
 from tvm_autodiff.expr.rewrite import contains
-from tvm_autodiff.graph.graph import Graph
+from tvm_autodiff.graph.graph import Graph, tensors_read_by
 from tvm_autodiff.graph.stage import is_compute, sources_of
 from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.rewrites.sums.shared.stored_functions import with_stored_functions
@@ -108,10 +108,10 @@ def data(seed=0):
     return [(t, rng.uniform(-1, 1, [int(n) for n in t.shape])) for t in INPUTS]
 
 
-def functions(tensors):
+def functions(tensors, kind=is_expensive):
     """The number of stages that compute an expensive function."""
     stages = (op for op in Graph(tensors).ops if is_compute(op))
-    return sum(contains(sources_of(op), is_expensive) for op in stages)
+    return sum(contains(sources_of(op), kind) for op in stages)
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -128,6 +128,59 @@ def test_stored(name):
 def test_others_stay(name):
     outputs = OTHERS[name]
     assert functions(with_stored_functions(outputs, MACHINE)) == functions(outputs)
+
+
+def quotient(i, j, k):
+    return 1.0 / (2.0 + x[i, k] * y[j, k])
+
+
+def test_quotients_are_stored():
+    outputs = [over("k", quotient), over("j", quotient), over("i", quotient)]
+    changed = with_stored_functions(outputs, MACHINE)
+    assert functions(changed, is_slow) == 1
+    got, want = (evaluate_graph(tensors, data()) for tensors in (changed, outputs))
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+p = te.placeholder((N,), "float64", name="p")
+
+
+def rows(body):
+    return reduced((N,), N, body, "rows")
+
+
+def steps(i, k):
+    return te.tanh(p[i] - p[k])
+
+
+#: sums of a function of one tensor's elements in two roles
+ROLES = {
+    "in one sum": [rows(lambda i, k: p[i] * steps(i, k) - p[k] * (1.0 - steps(k, i)))],
+    "in two sums": [rows(steps), rows(lambda i, k: p[k] * steps(k, i))],
+    "in a term": [rows(lambda i, k: steps(i, k) * steps(k, i)), rows(steps)],
+    "in a maximum": [reduced((N,), N, lambda i, k: te.max(steps(i, k), steps(k, i)), "m", te.max)],
+    "below a minus": [rows(lambda i, k: 1.0 - (steps(i, k) - steps(k, i)))],
+}
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_both_roles_of_a_tensor_read_one_function(name):
+    outputs = ROLES[name]
+    changed = with_stored_functions(outputs, MACHINE)
+    assert functions(changed) == 1
+    values = [(p, np.random.default_rng(0).normal(size=N))]
+    got, want = (evaluate_graph(tensors, values) for tensors in (changed, outputs))
+    for one, other in zip(got, want, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_roles_are_sums_apart():
+    [found] = with_stored_functions(ROLES["in one sum"], MACHINE)
+    assert [str(tensor.op.name) for tensor in tensors_read_by(found.op)] == [
+        "rows_order0",
+        "rows_order1",
+    ]
 
 
 def test_more_than_the_shared_cache_holds_is_computed_again():

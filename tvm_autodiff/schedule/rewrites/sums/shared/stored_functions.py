@@ -11,9 +11,20 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
-from .....expr.costly import is_expensive
+from .....expr.build import sum_of
+from .....expr.costly import is_expensive, is_slow
 from .....expr.dtypes import itemsize
-from .....expr.nodes import Axis, Expr, Tensor, dtype_of, is_float, load, node_id
+from .....expr.nodes import (
+    Axis,
+    Expr,
+    Tensor,
+    dtype_of,
+    is_float,
+    is_load,
+    load,
+    node_id,
+    operands,
+)
 from .....expr.rewrite import (
     contains,
     depends_on,
@@ -29,6 +40,7 @@ from .....graph.sizes.equal_sizes import is_same
 from .....graph.sizes.loop_sizes import is_size
 from .....graph.stage import (
     Operation,
+    Reduction,
     axis_range,
     data_axis,
     is_compute,
@@ -36,12 +48,15 @@ from .....graph.stage import (
     make_stage,
     reduction_of,
     reduction_stage,
+    renewed,
 )
-from ....cost import CALL, MARGIN, MAX_SEARCHED, MEMORY_BYTE
+from ....cost import CALL, DIVISION, MARGIN, MAX_SEARCHED, MEMORY_BYTE
 from ....kernel import size_of
 from ....machine import Machine
 from ....nest.access import strides_along
 from ....nest.in_range import is_safe, loops_of
+from ....nest.reductions.products import is_sum
+from ...contractions.terms import signed_terms_of
 from .common_functions import aligned, runs_in_rows
 
 
@@ -112,7 +127,7 @@ def _uses(graph: Graph, machine: Machine) -> dict[int, list[tuple[_Use, _Group]]
 def _functions(op: Operation) -> list[Expr]:
     """The expensive functions in a reduction of several of its loops, inner ones first."""
     reduction = reduction_of(op) if is_compute(op) else None
-    if reduction is None or reduction.init or not contains(reduction.sources, is_expensive):
+    if reduction is None or reduction.init or not contains(reduction.sources, is_slow):
         return []
     axes = loop_axes(op)
     ranges = map(axis_range, axes)
@@ -120,7 +135,7 @@ def _functions(op: Operation) -> list[Expr]:
         return []
     nodes = postorder([expand_lets(source) for source in reduction.sources])
     least = min(2, len(axes))
-    return [node for node in nodes if is_expensive(node) and len(_loops_of(node, op)) >= least]
+    return [node for node in nodes if is_slow(node) and len(_loops_of(node, op)) >= least]
 
 
 def _loops_of(node: Expr, op: Operation) -> list[int]:
@@ -174,17 +189,27 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
     # all cores reach for the shared cache
     byte = 1 / machine.port_bytes + (0.0 if near else MEMORY_BYTE)
     # what a function is of is computed for its values, and the readers may need it, too
-    arguments = sum(map(is_float, postorder([node]))) / machine.lanes(dtype)
+    below = postorder([node])
+    plain = [one for one in below if is_float(one) and operands(one) and not is_load(one)]
+    arguments = sum(not is_slow(one) for one in plain) / machine.lanes(dtype)
     stored = (1 + len(passes)) * itemsize(dtype) * byte + arguments
-    computed = (len(passes) - 1) * CALL / machine.lanes(dtype)
+    work = sum(CALL if is_expensive(one) else DIVISION for one in below if is_slow(one))
+    computed = (len(passes) - 1) * work / machine.lanes(dtype)
     return MARGIN * stored < computed
 
 
 def _in_one_pass(use: _Use, other: _Use) -> bool:
+    if hash(use.op) == hash(other.op) or _kept(use) != _kept(other):
+        return list(use.loops) == list(other.loops)
     loops = [[axis_range(axis)[1] for axis in loop_axes(one.op)] for one in (use, other)]
     in_order = list(use.loops) == list(other.loops) and len(loops[0]) == len(loops[1])
     in_order = in_order and all(map(is_same, *loops))
     return (in_order and _in_rows(use.op)) or aligned(use.op, other.op) is not None
+
+
+def _kept(use: _Use) -> list[int]:
+    """The axes of the result that are loops of the function, by the place of the loop."""
+    return [loop if loop < len(use.op.axis) else -1 for loop in use.loops]
 
 
 def _in_rows(op: Operation) -> bool:
@@ -210,20 +235,55 @@ def _order(use: _Use) -> list[int]:
 
 
 def _reading(op: Operation, uses: Sequence[tuple[_Use, _Group]]) -> list[Tensor]:
-    """A reduction that reads the values of its functions."""
+    """A reduction that reads the values of its functions.
+
+    A sum of terms that read them with the loops in other orders is a sum for each order:
+    ``Σ_k (e[i, k] - e[k, i])  →  Σ_k e[i, k] - Σ_k e[k, i]``
+    """
     reduction = reduction_of(op)
     assert reduction is not None
     sources = [expand_lets(source) for source in reduction.sources]
     nodes, axes = _functions(op), loop_axes(op)
     reads: dict[int, Expr] = {}
+    orders: dict[int, tuple[int, ...]] = {}
     for use, group in uses:
         own = [axes[use.loops[number]] for number in group.order]
         if group.tensor is None:
             group.tensor = _values(op.name, nodes[use.number], own)
         indices = [axis.var for axis in own]
         reads[node_id(nodes[use.number])] = load(group.tensor, indices)
+        orders[node_id(nodes[use.number])] = tuple(use.loops)
+    if len(set(orders.values())) > 1 and is_sum(reduction):
+        return _apart(op, reduction, sources[0], reads, orders)
     changed = tuple(bind_shared(replace_outermost(source, reads)) for source in sources)
     return reduction_stage(op.name, list(op.axis), replace(reduction, sources=changed))
+
+
+def _apart(
+    op: Operation,
+    reduction: Reduction,
+    source: Expr,
+    reads: Mapping[int, Expr],
+    orders: Mapping[int, tuple[int, ...]],
+) -> list[Tensor]:
+    """The sum of the sums of the terms of each order."""
+    terms: dict[tuple[tuple[int, ...], ...], list[Expr]] = {}
+    for term in signed_terms_of(source):
+        found = {orders[node_id(node)] for node in postorder(term) if node_id(node) in orders}
+        terms.setdefault(tuple(sorted(found)), []).append(replace_outermost(term, reads))
+    parts = []
+    for number, group in enumerate(terms.values()):
+        axes, table = renewed([*op.axis, *reduction.axes])
+        body = bind_shared(substituter(table)(sum_of(group)))
+        own = replace(
+            reduction,
+            sources=(body,),
+            axes=tuple(axes[len(op.axis) :]),
+            condition=substituter(table)(reduction.condition),
+        )
+        parts += reduction_stage(f"{op.name}_order{number}", axes[: len(op.axis)], own)
+    axes, _ = renewed(op.axis)
+    return make_stage(op.name, axes, [sum_of([load(one, [a.var for a in axes]) for one in parts])])
 
 
 def _values(name: str, node: Expr, axes: Sequence[Axis]) -> Tensor:
