@@ -30,6 +30,7 @@ from ....expr.costly import EXPENSIVE
 from ....expr.linear_terms import linear_terms
 from ....expr.nodes import (
     BINARY_CLASSES,
+    BITWISE_CLASSES,
     Expr,
     Tensor,
     dtype_of,
@@ -51,8 +52,8 @@ from .squares import turned
 
 #: operators that there are for vectors
 VECTOR_OPS = EXPENSIVE | {
-    *BINARY_CLASSES,
-    *("load", "var", "const", "select", "cast", "sqrt", "fma", "not", "itself"),
+    *(*BINARY_CLASSES, *BITWISE_CLASSES, "bitwise_not", "isnan", "isinf", "isfinite"),
+    *("load", "var", "const", "select", "cast", "sqrt", "rsqrt", "fma", "not", "itself"),
     *("abs", "floor", "ceil", "trunc", "round", "nearbyint"),
 }
 _SCALAR_OPS = frozenset(("floordiv", "floormod", "truncmod"))

@@ -7,14 +7,16 @@ again where that takes less time than to compute them again, and where the share
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
-from .....expr.build import sum_of
+from .....expr.build import neg, negation_of, sum_of
 from .....expr.costly import is_expensive, is_slow
 from .....expr.dtypes import itemsize
 from .....expr.nodes import (
+    BRANCHES,
     Axis,
     Expr,
     Tensor,
@@ -23,14 +25,18 @@ from .....expr.nodes import (
     is_load,
     load,
     node_id,
+    op_name,
     operands,
+    with_operands,
 )
 from .....expr.rewrite import (
     contains,
     depends_on,
     expand_lets,
     postorder,
+    preorder,
     replace_outermost,
+    rewrite,
     substituter,
 )
 from .....expr.sharing.lets import bind_shared
@@ -94,48 +100,99 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Use:
-    """A function in a reduction, the number of the node among all that are expensive there.
+    """A function in a reduction.
 
     Attributes
     ----------
+    op : Operation
+    node : Expr
+    number : int
+        The number of the node among all functions of the reduction.
     loops : list of int
         The loops that the function depends on, in the order of those of the first use of it.
+    work : float
+        The operations of what only this function needs in the reduction.
     """
 
     op: Operation
+    node: Expr
     number: int
     loops: Sequence[int]
+    work: float
 
 
 def _uses(graph: Graph, machine: Machine) -> dict[int, list[tuple[_Use, _Group]]]:
     """What reductions read, by their hashes."""
     keys = StructuralKeys()
+    found = [(op, *_functions(op)) for op in graph.ops]
+    alike: dict[Hashable, int] = Counter()  # by what they are if all loops are one
+    shapes: dict[int, Hashable] = {}
+    for op, _, nodes in found:
+        one = {axis.var: 0 for axis in loop_axes(op)} if nodes else {}
+        for node in nodes:
+            shapes[node_id(node)] = keys.expr(node, one)
+            alike[shapes[node_id(node)]] += 1
     known: dict[Hashable, list[_Use]] = {}
-    for op in graph.ops:
-        for number, node in enumerate(_functions(op)):
-            use, key = _same(op, number, node, keys, known)
-            known.setdefault(key, []).append(use)
-    found: dict[int, list[tuple[_Use, _Group]]] = {}
-    for uses in known.values():
-        if _pays(uses, machine):
-            group = _Group(_order(uses[0]))
-            for use in uses:
-                found.setdefault(hash(use.op), []).append((use, group))
-    return found
+    for op, sources, nodes in found:
+        for number, node in enumerate(nodes):
+            if alike[shapes[node_id(node)]] > 1:
+                use, key = _same(op, sources, number, node, keys, known)
+                known.setdefault(key, []).append(use)
+    stored: dict[int, list[tuple[_Use, _Group]]] = {}
+    paying = [uses for uses in known.values() if _pays(uses, machine)]
+    shared = {node_id(use.node): len(uses) for uses in paying for use in uses}
+    for uses in paying:
+        if max(shared.get(node_id(node), 0) for node in postorder(uses[0].node)) > len(uses):
+            continue  # a part of it is needed more often
+        group = _Group(_order(uses[0]))
+        for use in uses:
+            stored.setdefault(hash(use.op), []).append((use, group))
+    return stored
 
 
-def _functions(op: Operation) -> list[Expr]:
-    """The expensive functions in a reduction of several of its loops, inner ones first."""
+def _functions(op: Operation) -> tuple[list[Expr], list[Expr]]:
+    """The sources of a reduction, and what it computes with expensive functions of several of its
+    loops, inner ones first.
+    """
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None or reduction.init or not contains(reduction.sources, is_slow):
-        return []
+        return [], []
     axes = loop_axes(op)
     ranges = map(axis_range, axes)
     if len(axes) > MAX_SEARCHED or any(low != 0 or not is_size(n, axes) for low, n in ranges):
-        return []
-    nodes = postorder([expand_lets(source) for source in reduction.sources])
+        return [], []
+    sources = [_with_outer_signs(expand_lets(source)) for source in reduction.sources]
     least = min(2, len(axes))
-    return [node for node in nodes if is_slow(node) and len(_loops_of(node, op)) >= least]
+    slow: set[int] = set()  # what calls a slow function
+    nodes = []
+    for node in postorder(sources):
+        if is_slow(node) or any(node_id(part) in slow for part in operands(node)):
+            slow.add(node_id(node))
+            signed = negation_of(node) is not None or op_name(node) in _APART
+            if is_float(node) and not signed and len(_loops_of(node, op)) >= least:
+                nodes.append(node)
+    return sources, nodes
+
+
+#: what is stored is a term of a sum, and a side of a choice
+_APART = ("add", "sub", *BRANCHES)
+
+
+def _with_outer_signs(expr: Expr) -> Expr:
+    """``-a*b → -(a*b)``, ``-a/b → -(a/b)``: products that differ by their signs are one."""
+
+    def visit(node: Expr) -> Expr | None:
+        if op_name(node) not in ("mul", "div") or negation_of(node) is not None:
+            return None
+        parts = operands(node)
+        inner = [negation_of(part) for part in parts]
+        if not is_float(node) or inner == [None, None]:
+            return None
+        plain = [part if own is None else own for part, own in zip(parts, inner, strict=True)]
+        whole = with_operands(node, plain)
+        return whole if None not in inner else neg(whole)
+
+    return rewrite(expr, visit)
 
 
 def _loops_of(node: Expr, op: Operation) -> list[int]:
@@ -145,6 +202,7 @@ def _loops_of(node: Expr, op: Operation) -> list[int]:
 
 def _same(
     op: Operation,
+    sources: Sequence[Expr],
     number: int,
     node: Expr,
     keys: StructuralKeys,
@@ -158,30 +216,30 @@ def _same(
         places = {axes[loop].var: place for place, loop in enumerate(loops)}
         return tuple(extents[loop] for loop in loops), keys.expr(node, places)
 
+    same = node_id(node)
+    beside = preorder(sources, lambda one: () if node_id(one) == same else operands(one))
+    needed = {node_id(one) for one in beside if node_id(one) != same}
+    work = _work([one for one in postorder(node) if node_id(one) not in needed])
     here = _loops_of(node, op)
     for loops in permutations(here):
         key = key_of(loops)
         if key in known:
-            return _Use(op, number, loops), key
-    return _Use(op, number, here), key_of(here)
+            return _Use(op, node, number, loops, work), key
+    return _Use(op, node, number, here, work), key_of(here)
+
+
+def _work(nodes: Sequence[Expr]) -> float:
+    """The operations of the slow functions among some nodes."""
+    return sum(CALL if is_expensive(node) else DIVISION for node in nodes if is_slow(node))
 
 
 def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
-    """Whether to store the values and to read them takes less time than to compute them again.
-
-    Reductions that are computed in one pass compute them once: sums that are joined, and those
-    whose loops have the same order, which run row by row.
-    """
-    passes: list[_Use] = []
-    for use in uses:
-        if not any(_in_one_pass(use, other) for other in passes):
-            passes.append(use)
-    first = uses[0]
-    node = _functions(first.op)[first.number]
+    """Whether to store the values and to read them takes less time than to compute them again."""
+    first, passes = uses[0], _passes(uses)
     axes = [loop_axes(first.op)[loop] for loop in first.loops]
-    if len(passes) < 2 or not is_safe([node], loops_of(axes), thorough=True):
+    if len(passes) < 2 or not is_safe([first.node], loops_of(axes), thorough=True):
         return False
-    dtype = dtype_of(node)
+    dtype = dtype_of(first.node)
     size = itemsize(dtype) * size_of([axis_range(a)[1] for a in axes], machine.symbolic_size)
     if 2 * size > machine.last_cache_bytes:
         return False
@@ -189,13 +247,25 @@ def _pays(uses: Sequence[_Use], machine: Machine) -> bool:
     # all cores reach for the shared cache
     byte = 1 / machine.port_bytes + (0.0 if near else MEMORY_BYTE)
     # what a function is of is computed for its values, and the readers may need it, too
-    below = postorder([node])
+    below = postorder(first.node)
     plain = [one for one in below if is_float(one) and operands(one) and not is_load(one)]
     arguments = sum(not is_slow(one) for one in plain) / machine.lanes(dtype)
     stored = (1 + len(passes)) * itemsize(dtype) * byte + arguments
-    work = sum(CALL if is_expensive(one) else DIVISION for one in below if is_slow(one))
-    computed = (len(passes) - 1) * work / machine.lanes(dtype)
-    return MARGIN * stored < computed
+    saved = (sum(use.work for use in passes) - _work(below)) / machine.lanes(dtype)
+    return MARGIN * stored < saved
+
+
+def _passes(uses: Sequence[_Use]) -> list[_Use]:
+    """One use for each pass.
+
+    Reductions that are computed in one pass compute a function once: sums that are joined, and
+    those whose loops have the same order, which run row by row.
+    """
+    passes: list[_Use] = []
+    for use in uses:
+        if not any(_in_one_pass(use, other) for other in passes):
+            passes.append(use)
+    return passes
 
 
 def _in_one_pass(use: _Use, other: _Use) -> bool:
@@ -222,11 +292,10 @@ def _order(use: _Use) -> list[int]:
     along which most of what they read is in order.
     """
     axes = [loop_axes(use.op)[loop] for loop in use.loops]
-    node = _functions(use.op)[use.number]
     variables = [axis.var for axis in axes]
 
     def apart(number: int) -> int:
-        strides = strides_along([node], variables[number], variables)
+        strides = strides_along([use.node], variables[number], variables)
         return len(axes) if strides is None else sum(stride > 1 for stride in strides)
 
     order = list(range(len(axes)))
@@ -242,8 +311,8 @@ def _reading(op: Operation, uses: Sequence[tuple[_Use, _Group]]) -> list[Tensor]
     """
     reduction = reduction_of(op)
     assert reduction is not None
-    sources = [expand_lets(source) for source in reduction.sources]
-    nodes, axes = _functions(op), loop_axes(op)
+    sources, nodes = _functions(op)
+    axes = loop_axes(op)
     reads: dict[int, Expr] = {}
     orders: dict[int, tuple[int, ...]] = {}
     for use, group in uses:
