@@ -156,6 +156,26 @@ def test_expensive_functions_of_what_lies_apart(rows):
     check(waves(rows, 20), tolerance=1e-6)
 
 
+#: functions of the two numbers of a row and of an integer
+IN_VECTORS = {
+    "a reciprocal root": lambda u, v, q: te.rsqrt(1.0 + u * u) * v,
+    "bits": lambda u, v, q: u * ((q >> 1) ^ (q & 6)).astype("float32"),
+    "shifts and complements": lambda u, v, q: v * (~q | (q << 2)).astype("float32"),
+    "what is no number": lambda u, v, q: tirx.Select(te.isnan(u / v), v, u),
+    "what is finite": lambda u, v, q: tirx.Select(te.isfinite(u), v, u),
+}
+
+
+@pytest.mark.parametrize("name", IN_VECTORS)
+def test_operators_that_have_vectors(name):
+    u, v = cases.placeholder("u", 100), cases.placeholder("v", 100)
+    q = te.placeholder((100,), "int32", name="q")
+    value = lambda i: IN_VECTORS[name](u[i], v[i], q[i])  # noqa: E731
+    y = te.compute((100, 2), lambda i, c: chosen(c, value(i), value(i) * u[i]), name="y")
+    assert rules_of(y) == ["interleaving"]
+    check(([u, v, q], y), tolerance=1e-6)
+
+
 n = te.var("n")
 SYMBOLIC = {
     "components": (components(n, 3), 0.0),

@@ -172,3 +172,24 @@ def test_values(formula, relu):
     case = einsum(formula, relu, **sizes)
     assert "contraction" in rules_of(case[1])
     check(case)
+
+
+#: elementwise bodies over 6 x 4 x 3, and the extents of the merged axes
+MAPS = {
+    "all": (lambda x, w, i, j, k: te.sin(x[i, j, k]), [72]),
+    "what a column changes": (lambda x, w, i, j, k: te.cos(x[i, j, k] + w[k]), [24, 3]),
+    "what a row changes": (lambda x, w, i, j, k: te.tan(x[i, j, k] * w[i]), [6, 12]),
+    "a place as a number": (lambda x, w, i, j, k: x[i, j, k] * k.astype("float32"), [24, 3]),
+    "other places": (lambda x, w, i, j, k: te.sin(x[i, 3 - j, k]), None),
+}
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_maps(name):
+    body, extents = MAPS[name]
+    x, w = cases.placeholder("x", 6, 4, 3), cases.placeholder("w", 6)
+    y = te.compute((6, 4, 3), lambda *at: body(x, w, *at), name="y")
+    merged = merged_axes(Kernel(y.op))
+    found = None if merged is None else [int(n) for n in shape_of(merged.kernel.outputs[0])]
+    assert found == extents
+    check(([x, w] if "w" in name or "changes" in name else [x], y), tolerance=1e-5)

@@ -49,27 +49,28 @@ from ..nest.in_range import loops_of
 from ..nest.nest import Nest, nest_of, vectorised
 from ..primitives import extent_of, schedule_of, scheduled
 from ..rewrites.conditions.guards import selected_within
+from ..rule import Made, over_merged_axes
 from .loops.elements import without_branches
 from .loops.nest_function import nest_function
 from .loops.parallel import share_out, threads_of, threads_over
 from .loops.vector_body import VECTOR_OPS
 
 
-def elementwise(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
+def elementwise(kernel: Kernel, machine: Machine) -> Made | Declined:
     """Schedule a kernel that is one elementwise stage."""
     op = kernel.root
     if _chooses_by_data(op) or _is_short_and_expensive(op, machine) or _calls_branches(op):
-        made = _in_vectors(kernel, machine)
+        made = over_merged_axes(_in_vectors, kernel, machine)
         if not isinstance(made, Declined):
-            return [made]
+            return made
     unscheduled = stage_function([op], kernel.outputs)
     schedule, blocks = schedule_of(unscheduled)
     threads = threads_of(kernel, machine) > 1
     # without elements there is nothing to schedule, and TVM divides by extents that are fused
     if len(op.axis) and len(blocks) == 1 and 0 not in shape_of(op.output(0)):
         _schedule(schedule, blocks[0], op, machine, threads)
-    made = scheduled(schedule, unscheduled)
-    return [replace(made, func=with_ended_loops(made.func))]
+    launch = scheduled(schedule, unscheduled)
+    return [replace(launch, func=with_ended_loops(launch.func))]
 
 
 def _chooses_by_data(op: Operation) -> bool:
@@ -116,7 +117,7 @@ def _calls_branches(op: Operation) -> bool:
     return bool(len(op.axis)) and contains(bodies(op), lambda node: op_name(node) in BRANCHING)
 
 
-def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
+def _in_vectors(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
     """Loops that read all operands of choices first, in vectors along the last axis."""
     axes = kernel.root.axis
     written, loops = [expand_lets(body) for body in bodies(kernel.root)], loops_of(axes)
@@ -130,7 +131,8 @@ def _in_vectors(kernel: Kernel, machine: Machine) -> StageFunction | Declined:
     wide = vectorised(nest, last, min(map(machine.lanes, map(dtype_of, kernel.outputs))))
     literal = isinstance(axis_range(axes[last])[1], int)
     nests = [wide] if literal else [nest, wide]  # a call may have fewer elements than a vector
-    return nest_function(nests, kernel.outputs, threads, strict=literal, costly=costly)
+    launch = nest_function(nests, kernel.outputs, threads, strict=literal, costly=costly)
+    return launch if isinstance(launch, Declined) else [launch]
 
 
 def _nest_over(

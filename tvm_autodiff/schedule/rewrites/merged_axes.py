@@ -1,4 +1,4 @@
-"""Merges axes that are neighbours in memory in all that a reduction reads and writes.
+"""Merges axes that are neighbours in memory in all that a kernel reads and writes.
 
 The memory layout does not change. Convolutions of 1x1, layers over batches of sequences and
 contractions of several axes become products of two matrices this way.
@@ -32,6 +32,7 @@ from ...expr.simplify import prove_equal
 from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import (
     Extent,
+    Operation,
     axis_range,
     axis_vars,
     bodies,
@@ -91,8 +92,10 @@ def merged_axes(kernel: Kernel, mixed: bool = False) -> MergedKernel | None:
     """
     op, reader = kernel.root, kernel.epilogue
     reduction = reduction_of(op) if is_compute(op) else None
+    if reduction is None:
+        return _merged_map(kernel)
     bounds = reduction_bounds(op)
-    if reduction is None or contains_load(bounds) or depends_on(bounds, axis_vars(op)):
+    if contains_load(bounds) or depends_on(bounds, axis_vars(op)):
         return None
     if depends_on(bounds, [axis.var for axis in reduction.axes]):
         return None
@@ -127,12 +130,44 @@ def merged_axes(kernel: Kernel, mixed: bool = False) -> MergedKernel | None:
         views = {**views, tensor_key(op.output(0)): (root, groups)}
         body = [_over(expr, views) for expr in after]
         epilogue = make_stage(reader.name, _widened(reader.axis, groups), body)[0].op
+    return _merged(kernel, root, epilogue, [*parts, *after], views, groups)
+
+
+def _merged_map(kernel: Kernel) -> MergedKernel | None:
+    """The same for a kernel without a reduction."""
+    op = kernel.root
+    if not is_compute(op) or kernel.epilogue is not None:
+        return None
+    values = [expand_lets(body) for body in bodies(op)]
+    outside = [_mergeable(*pair, values, False) for pair in pairwise(op.axis)]
+    groups = _groups(len(op.axis), outside)
+    if not any(outside) or any(
+        isinstance(extent, int) and extent > _LARGEST for extent in _extents(op.axis, groups)
+    ):
+        return None
+    views = _views(values, _merged_pairs(op.axis, outside))
+    if views is None:
+        return None
+    [root, *_] = make_stage(op.name, _widened(op.axis, groups), [_over(v, views) for v in values])
+    return _merged(kernel, root, None, values, views, groups)
+
+
+def _merged(
+    kernel: Kernel,
+    root: Tensor,
+    epilogue: Operation | None,
+    parts: Sequence[Expr],
+    views: Mapping[Key, tuple[Tensor, Groups]],
+    groups: Groups,
+) -> MergedKernel:
     fixed = kernel.repetition.fixed
     fixed |= {tensor_key(view) for key, (view, _) in views.items() if key in fixed}
     merged = Kernel(root.op, epilogue, replace(kernel.repetition, fixed=fixed))
-    tensors = {tensor_key(t): t for node in _loads([*parts, *after]) for t in [load_tensor(node)]}
+    tensors = {tensor_key(t): t for node in _loads(parts) for t in [load_tensor(node)]}
     found = {
-        tensor_key(view): View(tensors[key], dims) for key, (view, dims) in views.items()
+        tensor_key(view): View(tensors[key], dims)
+        for key, (view, dims) in views.items()
+        if key in tensors
     }
     for new, old in zip(merged.outputs, kernel.outputs, strict=True):
         found[tensor_key(new)] = View(old, groups)
