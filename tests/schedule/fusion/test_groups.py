@@ -230,3 +230,18 @@ def test_chosen_functions_are_computed_apart(rows):
     k = te.reduce_axis((0, 3), "k")
     total = te.compute((rows,), lambda i: te.sum(parts[i, k] * parts[i, k], axis=k), name="total")
     assert not [g for g in groups_of([parts, total]) if "parts" in [op.name for op in g.ops]]
+
+
+@pytest.mark.parametrize("components", [3, 40])
+def test_few_chosen_components_of_many_rows_are_computed_apart(components):
+    """Vectors run over the rows of all poses; of many components, along them."""
+    x, p = te.placeholder((500, components), name="x"), te.placeholder((8, components), name="p")
+    moved = te.compute((8, 500, components), lambda k, i, c: x[i, c] + p[k, c], name="moved")
+
+    def component(k, i, c):
+        depth = moved[k, i, components - 1] + 6.0
+        return te.if_then_else(c == 0, moved[k, i, 0] / depth, moved[k, i, c] * depth)
+
+    seen = te.compute((8, 500, components), component, name="seen")
+    together = [g for g in groups_of([seen]) if "seen" in [op.name for op in g.ops]]
+    assert bool(together) == (components == 40)

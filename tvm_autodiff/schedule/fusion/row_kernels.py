@@ -256,7 +256,7 @@ def _checked(member: RowKernel) -> RowKernel | None:
     windows = windows or (bool(inner) and _is_cheap_window(op, inner[-1].var))
     if reduction is not None and _has_reuse(op, reduction, windows):
         return None
-    if reduction is None and _chooses_functions(op, inner):
+    if reduction is None and _chooses_components(op, inner):
         return None  # apart, each component is computed for as many rows as a vector has lanes
     if any(_changes_within(part, member) for part in member.kernel.ops):
         return None  # all elements of a row share the loops that reduce it
@@ -288,15 +288,17 @@ def _checked(member: RowKernel) -> RowKernel | None:
     return member if sums else None
 
 
-def _chooses_functions(op: Operation, inner: Sequence[Axis]) -> bool:
-    """Whether short loops of a row choose what is computed, expensive functions among it."""
-    if size_of([axis_range(axis)[1] for axis in inner]) > MAX_COPIES:
-        return False
-    variables = [axis.var for axis in inner]
+def _chooses_components(op: Operation, inner: Sequence[Axis]) -> bool:
+    """Whether the last short loops of a row choose what is computed, behind a longer one or
+    expensive functions among it.
+    """
+    extents = [axis_range(axis)[1] for axis in inner]
+    first = next(n for n in range(len(inner) + 1) if size_of(extents[n:]) <= MAX_COPIES)
+    variables = [axis.var for axis in inner[first:]]
     nodes = postorder(bodies(op))
-    return any(map(is_expensive, nodes)) and any(
-        op_name(node) in BRANCHES and depends_on(operands(node)[0], variables) for node in nodes
-    )
+    if not first and not any(map(is_expensive, nodes)):
+        return False
+    return any(op_name(n) in BRANCHES and depends_on(operands(n)[0], variables) for n in nodes)
 
 
 def _is_cheap_window(op: Operation, var: Var) -> bool:
