@@ -14,6 +14,7 @@ from ..errors import NotDifferentiableError
 from ..expr.build import add, cast, if_then_else, negate, select, zero_like
 from ..expr.float_functions import why_meaningless
 from ..expr.nodes import (
+    COMPARISONS,
     Axis,
     Expr,
     Tensor,
@@ -149,7 +150,8 @@ def pull_back(
         if key not in active or key not in arriving:
             continue
         if wanted(node):
-            found[key] = (node, _with_sides_joined(arriving[key], _if_equal))
+            paths = _with_sides_joined(arriving[key], _if_equal)
+            found[key] = (node, _by_indices(paths))
             continue
         rule = scalar_rule(node)
         if rule is None:
@@ -221,6 +223,32 @@ def _join(contributions: Sequence[Contribution]) -> Contribution:
         value = part if value is None else add(value, part)
     assert value is not None
     return Contribution(value, shared)
+
+
+def _by_indices(contributions: Sequence[Contribution]) -> list[Contribution]:
+    """``[p, x > 0] v, [p] w → [p] (if x > 0 then v else 0) + w``: floats choose no elements, so paths
+    that differ by comparisons of floats only are one.
+    """
+    groups: dict[Hashable, list[Contribution]] = {}
+    for one in contributions:
+        indices = tuple(c.key() for c in one.conditions if not _compares_floats(c.expr))
+        groups.setdefault(indices, []).append(one)
+    return [
+        _join(list(map(_indices_first, group))) if len(group) > 1 else group[0]
+        for group in groups.values()
+    ]
+
+
+def _indices_first(one: Contribution) -> Contribution:
+    """Conditions of indices protect what floats read, and floats need not protect indices."""
+    ordered = sorted(one.conditions, key=lambda condition: _compares_floats(condition.expr))
+    return Contribution(one.value, tuple(ordered))
+
+
+def _compares_floats(condition: Expr) -> bool:
+    """Whether floats alone decide a condition."""
+    compared = [operands(n)[0] for n in postorder(condition) if op_name(n) in COMPARISONS]
+    return bool(compared) and all(map(is_float, compared))
 
 
 def _with_sides_joined(
