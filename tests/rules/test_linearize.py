@@ -177,6 +177,27 @@ COUNTS = [
         ),
         1,
     ),
+    (
+        "paths that floats choose",
+        lambda: stage(
+            lambda i: A[i, 0] * B[i] + te.if_then_else(B[i] > 0, A[i, 0] * A[i, 0], te.sin(A[i, 0]))
+        ),
+        1,
+    ),
+    (
+        "paths that an index chooses",
+        lambda: stage(lambda i: A[i, 0] * B[i] + te.if_then_else(i > 1, A[i, 0] * 2.0, 0.0)),
+        2,
+    ),
+    (
+        "paths that floats and an index choose",
+        lambda: stage(
+            lambda i: te.if_then_else(
+                te.all(i > 1, B[i - 2] > 0), A[i, 0] * 2.0, te.if_then_else(i > 1, A[i, 0], 0.0)
+            )
+        ),
+        2,
+    ),
     ("floor has none", lambda: stage(lambda i: te.floor(A[i, 0])), 0),
     ("an integer output has none", lambda: stage(lambda i: A[i, 0].astype("int32")), 0),
 ]

@@ -226,8 +226,8 @@ def _join(contributions: Sequence[Contribution]) -> Contribution:
 
 
 def _by_indices(contributions: Sequence[Contribution]) -> list[Contribution]:
-    """``[p, x > 0] v, [p] w → [p] (if x > 0 then v else 0) + w``: floats choose no elements, so paths
-    that differ by comparisons of floats only are one.
+    """``[p, x > 0] v, [p] w → [p] (if x > 0 then v else 0) + w``: floats choose no elements, so
+    paths that differ by comparisons of floats only are one.
     """
     groups: dict[Hashable, list[Contribution]] = {}
     for one in contributions:
