@@ -289,16 +289,15 @@ def _checked(member: RowKernel) -> RowKernel | None:
 
 
 def _chooses_components(op: Operation, inner: Sequence[Axis]) -> bool:
-    """Whether the last short loops of a row choose what is computed, behind a longer one or
-    expensive functions among it.
-    """
+    """Whether short last loops of a row choose functions, or anything behind a long loop."""
     extents = [axis_range(axis)[1] for axis in inner]
     first = next(n for n in range(len(inner) + 1) if size_of(extents[n:]) <= MAX_COPIES)
     variables = [axis.var for axis in inner[first:]]
     nodes = postorder(bodies(op))
-    if not first and not any(map(is_expensive, nodes)):
-        return False
-    return any(op_name(n) in BRANCHES and depends_on(operands(n)[0], variables) for n in nodes)
+    long = size_of(extents[first - 1 : first]) >= SHORT_LOOP
+    return (long if first else any(map(is_expensive, nodes))) and any(
+        op_name(n) in BRANCHES and depends_on(operands(n)[0], variables) for n in nodes
+    )
 
 
 def _is_cheap_window(op: Operation, var: Var) -> bool:

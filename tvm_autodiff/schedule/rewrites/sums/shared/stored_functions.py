@@ -152,7 +152,9 @@ def _uses(graph: Graph, machine: Machine) -> dict[int, list[tuple[_Use, _Group]]
 
 def _functions(op: Operation) -> tuple[list[Expr], list[Expr]]:
     """The sources of a reduction, and what it computes with expensive functions of several of its
-    loops, inner ones first.
+    loops, or with quotients and roots of all of them, inner ones first.
+
+    Operands of products are quotients of some loops: they are computed before the loops.
     """
     reduction = reduction_of(op) if is_compute(op) else None
     if reduction is None or reduction.init or not contains(reduction.sources, is_slow):
@@ -163,13 +165,16 @@ def _functions(op: Operation) -> tuple[list[Expr], list[Expr]]:
         return [], []
     sources = [_with_outer_signs(expand_lets(source)) for source in reduction.sources]
     least = min(2, len(axes))
-    slow: set[int] = set()  # what calls a slow function
+    needed: dict[int, int] = {}  # by what calls a slow function: how many loops it has to depend on
     nodes = []
     for node in postorder(sources):
-        if is_slow(node) or any(node_id(part) in slow for part in operands(node)):
-            slow.add(node_id(node))
+        inside = [needed[node_id(part)] for part in operands(node) if node_id(part) in needed]
+        if is_slow(node):
+            inside.append(least if is_expensive(node) else len(axes))
+        if inside:
+            needed[node_id(node)] = min(inside)
             signed = negation_of(node) is not None or op_name(node) in _APART
-            if is_float(node) and not signed and len(_loops_of(node, op)) >= least:
+            if is_float(node) and not signed and len(_loops_of(node, op)) >= min(inside):
                 nodes.append(node)
     return sources, nodes
 
