@@ -289,14 +289,15 @@ def _checked(member: RowKernel) -> RowKernel | None:
 
 
 def _chooses_components(op: Operation, inner: Sequence[Axis]) -> bool:
-    """Whether short last loops of a row choose functions, or anything behind a long loop."""
+    """Whether short last loops choose functions of a row, or anything behind a long loop."""
     extents = [axis_range(axis)[1] for axis in inner]
     first = next(n for n in range(len(inner) + 1) if size_of(extents[n:]) <= MAX_COPIES)
     variables = [axis.var for axis in inner[first:]]
     nodes = postorder(bodies(op))
     long = size_of(extents[first - 1 : first]) >= SHORT_LOOP
+    conditions = [operands(node)[0] for node in nodes if op_name(node) in BRANCHES]
     return (long if first else any(map(is_expensive, nodes))) and any(
-        op_name(n) in BRANCHES and depends_on(operands(n)[0], variables) for n in nodes
+        depends_on(one, variables) and not contains_load(one) for one in conditions
     )
 
 

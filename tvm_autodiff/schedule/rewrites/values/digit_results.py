@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ....expr.nodes import Axis, Tensor, load, op_name, tensor_key
-from ....expr.rewrite import contains, depends_on, expand_lets, postorder
+from ....expr.linear_terms import linear_terms
+from ....expr.nodes import Axis, Expr, Tensor, load, op_name, operands, same_node, tensor_key
+from ....expr.rewrite import contains, depends_on, expand_lets, postorder, preorder
 from ....expr.sharing.lets import bind_shared
 from ....graph.graph import Graph, Replacement, each_original_stage, retarget
 from ....graph.stage import (
@@ -59,6 +60,19 @@ def _takes_turns(digits: Sequence[Axis]) -> bool:
     return len(digits) > 1 and isinstance(extent, int) and extent < 2 * MIN_LANES
 
 
+def _reads_by_digits(sources: Sequence[Expr], axis: Axis) -> bool:
+    """Whether quotients and remainders of an axis alone say what is read: no read runs along it."""
+
+    def below(node: Expr) -> Sequence[Expr]:
+        if op_name(node) in FLOOR_DIVISIONS:
+            terms, _ = linear_terms(operands(node)[0])
+            if len(terms) == 1 and same_node(terms[0][0], axis.var):
+                return ()
+        return operands(node)
+
+    return not any(same_node(node, axis.var) for node in preorder(list(sources), below))
+
+
 def _divides_digits(found: DigitLoops) -> bool:
     """Whether digits are divided again, or wrap around: then loops over them gain nothing."""
     digits = [axis.var for group in found.groups for axis in group if len(group) > 1]
@@ -92,9 +106,15 @@ def _changed(op: Operation, is_ended: bool) -> list[Tensor] | None:
     if found is None:
         return None
     if max(map(len, found.groups)) == 2:
-        short = size_of([axis_range(axis)[1] for axis in reduction.axes]) < STORE
-        in_classes = short and _takes_turns(found.groups[-1])
-        in_tiles = is_ended and (short or not any(map(_takes_turns, found.groups)))
+        long = size_of([axis_range(axis)[1] for axis in reduction.axes]) >= STORE
+        turns = [
+            axis
+            for axis, digits in zip(op.axis, found.groups, strict=True)
+            if _takes_turns(digits) and not (long and _reads_by_digits(sources, axis))
+        ]
+        apart = any(map(_takes_turns, found.groups)) and not turns
+        in_classes = _takes_turns(found.groups[-1]) and not apart
+        in_tiles = is_ended and not apart
         if in_classes or in_tiles or _divides_digits(found):
             return None
     [digits] = reduction_stage(
