@@ -59,6 +59,17 @@ CASES = {
         lambda: [te.compute((16, 16), lambda w, a: te.sum(rolled(w, a, k.var), axis=k))],
         [],
     ),
+    "means of groups": (
+        lambda: [
+            te.compute((16, 16, 24), lambda a, b, d: x[a, b, d] - u[a, d // 3] * y[a, 0, d // 8])
+        ],
+        [(16, 24), (16, 24)],
+    ),
+    "an image of twice the size": (
+        lambda: [te.compute((32, 32, 24), lambda a, b, d: x[a // 2, b // 2, d] * 2.0)],
+        [],
+    ),
+    "few elements": (lambda: [te.compute((16, 16), lambda a, b: x[a, b, 0] - z[0, b // 2])], []),
     # elements are read in many windows: the copy would be larger
     "overlapping": (
         lambda: [

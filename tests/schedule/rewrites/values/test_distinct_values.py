@@ -40,6 +40,10 @@ def guarded(n, t, j):  # w has 12 elements
 CASES = {
     "batch": (lambda: te.compute((8, 32, 24), encoded), [(32, 12), (32, 12)]),
     "quotients": (lambda: te.compute((32, 24), of_quotients), [(32, 2, 6)]),
+    "roots of groups": (
+        lambda: te.compute((8, 32, 24), lambda n, t, j: b[n, t, j] * te.rsqrt(x[n, j // 4])),
+        [(8, 6)],
+    ),
     "data of other loops": (
         lambda: te.compute((8, 32, 24), lambda n, t, j: b[n, t, j] * te.exp(x[t, j])),
         [(32, 24)],

@@ -1,8 +1,9 @@
-"""Copies operands that reductions read at quotients into the order of the loops.
+"""Copies operands that are read at quotients into the order of the loops.
 
 A product over windows of a rolled image reads rows at ``(w//4*8 + a//8 + 4)%32``. A register tile
 would pack its operands element by element, with the quotients of each; a stage that gathers them
-copies rows of memory, all products of the same windows share it, and what they read is affine.
+copies rows of memory, all products of the same windows share it, and what they read is affine. The
+mean of a group of channels is copied for each channel, so that vectors run over all of them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ....expr.rewrite import (
     replace_outermost,
     substitute,
 )
+from ....expr.sharing.lets import bind_shared
 from ....expr.structural import StructuralKeys
 from ....graph.graph import each_stage
 from ....graph.sizes.loop_sizes import is_size
@@ -49,8 +51,9 @@ from ....graph.stage import (
     reduction_stage,
     shape_of,
     sources_of,
+    with_bodies,
 )
-from ...cost import STORE
+from ...cost import LAUNCH_CYCLES, STORE
 from ...kernel import Kernel, size_of
 from ...nest.access import affine_forms, streamed
 from ...nest.in_range import is_safe, loops_of
@@ -74,10 +77,10 @@ class _Gathered:
 
     def read_by(self, op: Operation) -> list[Tensor] | None:
         """A reduction over copies, or None where nothing is gained by them."""
-        found = reduction_of(op) if is_compute(op) else None
-        if found is None:
+        if not is_compute(op):
             return None
-        sources = [expand_lets(source) for source in found.sources]
+        found = reduction_of(op)
+        sources = [expand_lets(source) for source in sources_of(op)]
         if not contains(sources, _is_division):
             return None
         axes = loop_axes(op)
@@ -87,10 +90,14 @@ class _Gathered:
             if low != 0 or dtype_of(axis.var) != "int32" or not is_size(extent, axes):
                 return None
             extents[node_id(axis.var)] = extent
-        streams, split = bool(streamed(op, found)), split_at_quotients(Kernel(op))
-        # tiles over split axes need no copies, but what streams has no tiles
-        if split is not None and not _gathers(split.kernel.root) and not streams:
+        if found is None and size_of(list(extents.values())) < LAUNCH_CYCLES:
             return None
+        streams = True
+        if found is not None:
+            streams, split = bool(streamed(op, found)), split_at_quotients(Kernel(op))
+            # tiles over split axes need no copies, but what streams has no tiles
+            if split is not None and not _gathers(split.kernel.root) and not streams:
+                return None
         table: dict[int, Expr] = {}
         for node in _gathers(op):
             copy = self._copy(node, axes, extents, streams)
@@ -99,6 +106,8 @@ class _Gathered:
         if not table:
             return None
         fresh = tuple(replace_outermost(source, table) for source in sources)
+        if found is None:
+            return with_bodies(op, list(map(bind_shared, fresh)))
         return reduction_stage(op.name, list(op.axis), replace(found, sources=fresh))
 
     def _copy(

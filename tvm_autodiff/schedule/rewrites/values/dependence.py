@@ -120,12 +120,14 @@ def outermost(
     return found
 
 
-def costs_of(sources: Sequence[Expr]) -> dict[int, int]:
+def costs_of(
+    sources: Sequence[Expr], counts: Callable[[Expr], bool] = is_expensive
+) -> dict[int, int]:
     """The number of different expensive functions in each node, by id, or 0."""
     inside: dict[int, frozenset[int]] = {}
     for node in postorder(list(sources)):
         parts = (inside[node_id(part)] for part in operands(node))
-        own = frozenset((node_id(node),)) if is_expensive(node) else frozenset()
+        own = frozenset((node_id(node),)) if counts(node) else frozenset()
         inside[node_id(node)] = own.union(*parts)
     return {key: len(found) for key, found in inside.items()}
 

@@ -16,8 +16,10 @@ from ....expr.nodes import (
     Axis,
     Expr,
     Tensor,
+    is_float,
     is_load,
     node_id,
+    op_name,
     tensor_key,
 )
 from ....expr.rewrite import (
@@ -70,12 +72,12 @@ class _Values:
             return None
         axes = loop_axes(op)
         ranges = ranges_of(axes)
-        if ranges is None or not contains(sources_of(op), is_expensive):
+        if ranges is None or not contains(sources_of(op), _is_costly):
             return None
         variables = [axis.var for axis in axes]
         plain = [map_loads(expand_lets(source), self._value) for source in sources_of(op)]
         sources = decided(plain, variables, ranges)
-        costs = costs_of(sources)
+        costs = costs_of(sources, _is_costly)
         facts = dependences(sources, {node_id(var): number for number, var in enumerate(variables)})
         given = {tensor_key(tensor): tensor for src in sources for tensor in loaded_tensors(src)}
         # values take no more memory than what the stage reads and writes
@@ -135,6 +137,13 @@ class _Values:
             self.stages.made[key] = (self.taken_out(made.op) or [made])[0]
             self.heights.add(height)
         return self.stages.read(key, digits)
+
+
+def _is_costly(node: Expr) -> bool:
+    """Whether a node is an expensive function or a root; quotients become products
+    (`reciprocals.py`).
+    """
+    return is_expensive(node) or (op_name(node) in ("sqrt", "rsqrt") and is_float(node))
 
 
 def _pays(distinct: int, depth: int, axes: Sequence[Axis], cost: int) -> bool:
