@@ -65,6 +65,10 @@ CASES = {
         ],
         [(16, 24), (16, 24)],
     ),
+    "a wrapped row": (
+        lambda: [te.compute((16, 16, 24), lambda a, b, d: x[a, b, d] - u[(a + 1) % 16, d])],
+        [],
+    ),
     "an image of twice the size": (
         lambda: [te.compute((32, 32, 24), lambda a, b, d: x[a // 2, b // 2, d] * 2.0)],
         [],

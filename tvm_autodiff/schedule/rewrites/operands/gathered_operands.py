@@ -100,6 +100,8 @@ class _Gathered:
                 return None
         table: dict[int, Expr] = {}
         for node in _gathers(op):
+            if found is None and not contains(operands(node), _is_quotient):
+                continue  # places that wrap around are neighbours, but for a border
             copy = self._copy(node, axes, extents, streams)
             if copy is not None:
                 table[node_id(node)] = copy
@@ -157,6 +159,10 @@ def _gathers(op: Operation) -> list[Expr]:
 
 def _is_division(node: Expr) -> bool:
     return op_name(node) in ("floordiv", "floormod")
+
+
+def _is_quotient(node: Expr) -> bool:
+    return op_name(node) == "floordiv"
 
 
 def _dimension(indices: Sequence[Expr], var: Var) -> int:
