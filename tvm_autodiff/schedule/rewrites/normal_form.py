@@ -21,6 +21,7 @@ from ...expr.integers.decided_divisions import with_decided_divisions
 from ...expr.integers.intervals import Intervals, range_intervals
 from ...expr.integers.narrow import without_narrow_types
 from ...expr.integers.shifts import with_shifts
+from ...expr.integers.truncated import with_floor_divisions
 from ...expr.integers.wrapping import opaque_conversions, opaque_unsigned
 from ...expr.nodes import (
     COMPARISONS,
@@ -272,7 +273,8 @@ def _without_wraps(body: Expr, axes: Sequence[Axis]) -> Expr:
     """The normal form but for guards of reads."""
     known = range_intervals({axis.var: axis_range(axis) for axis in axes})
     body, intervals = with_decided_divisions(without_bits(body), known), Intervals(known)
-    plain = without_narrow_types(with_shifts(body, intervals), intervals)
+    body = with_floor_divisions(with_shifts(body, intervals), intervals)
+    plain = without_narrow_types(body, intervals)
     plain = opaque_conversions(plain, intervals)
     body = with_conjunctions(rewrite(plain, _normal_node))  # which negates comparisons
     body = opaque_unsigned(with_unordered_comparisons(body))
