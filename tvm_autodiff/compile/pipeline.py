@@ -160,7 +160,8 @@ def build(
           If true, subnormal numbers are kept.
 
         In both cases the library chooses the order of sums, and of products of three or more
-        factors under a sum, and sums float16 and bfloat16 in float32.
+        factors under a sum, and sums float16 and bfloat16 in float32; ``a*b + c`` may be one fused
+        operation, which rounds once.
     cache : bool or path
         Whether to store the compiled program on disk for other processes that build the same
         program. True stores programs that took long to compile in the user's cache folder, which

@@ -147,7 +147,20 @@ def wavelet_gradient(n, m):
     return [H, head], dX
 
 
+def advected(n, m):
+    """The velocity by which two components move are these: of its gradient, a part chooses."""
+    U = cases.placeholder("U", 2, n, m)
+
+    def body(d, i, j):
+        down = U[d, te.min(i + 1, n - 1), j] - U[d, te.max(i - 1, 0), j]
+        right = U[d, i, (j + 1) % m] - U[d, i, (j + m - 1) % m]
+        return U[d, i, j] - 0.125 * (U[0, i, j] * down + U[1, i, j] * right)
+
+    return gradient(([U], te.compute((2, n, m), body, name="u")))
+
+
 CASES = {
+    "advected by itself": advected(9, 37),
     "resampled by 3/2": resampled(70),
     "resampled by 2/3": resampled(70, 2, 3),
     "resampled by 5/4": resampled(61, 5, 4),
@@ -241,6 +254,7 @@ RULES = [
     (clamped(30, 40, 1), ["windows"]),
     (resampled(300), ["windows"]),
     (resampled(300, 2, 3), ["windows"]),
+    (advected(9, 37), ["windows"]),
     (wavelet(5, 128), ["windows"]),
     (wavelet_gradient(3, 128), ["windows"]),
     (cases.rows(70, 300), ["rows"]),

@@ -14,6 +14,8 @@ from ....expr.build import conjuncts, const
 from ....expr.costly import is_expensive
 from ....expr.fold import fold
 from ....expr.nodes import (
+    BRANCHES,
+    Axis,
     Expr,
     Tensor,
     Var,
@@ -27,7 +29,15 @@ from ....expr.nodes import (
     operands,
     tensor_key,
 )
-from ....expr.rewrite import contains, expand_lets, map_loads, postorder, substituter, tree_size
+from ....expr.rewrite import (
+    contains,
+    expand_lets,
+    map_loads,
+    postorder,
+    substituter,
+    tree_size,
+    variables_of,
+)
 from ....graph.graph import Graph, retarget
 from ....graph.stage import (
     Operation,
@@ -92,7 +102,8 @@ def window_of(op: Operation) -> list[Expr] | None:
     """The unrolled values of a stage that reduces a window.
 
     Along its last axis, in one residue class and between two cuts, vectors can be read, and one of
-    the reads follows every output axis: then no other order of the loops reads less.
+    the reads follows every output axis but short ones that choose: then no other order of the loops
+    reads less.
     """
     values = unrolled_bodies(op) if len(op.axis) else None
     middle = [] if values is None else within_symbolic(values, list(op.axis))
@@ -100,7 +111,9 @@ def window_of(op: Operation) -> list[Expr] | None:
     if values is None or moduli is None or prod(moduli) > MAX_COPIES:
         return None
     classes = in_classes(middle, list(op.axis), moduli)
-    spatial, last = set(map(node_id, classes.quotients)), classes.quotients[-1]
+    last = classes.quotients[-1]
+    axes = zip(op.axis, classes.quotients, strict=True)
+    spatial = {node_id(loop) for axis, loop in axes if not _chooses(axis, middle)}
     # what a residue adds to a place is the same for all elements of its class
     first = substituter({residue: const(0, dtype_of(residue)) for residue in classes.residues})
     one = decided(list(map(first, classes.values)), classes.quotients, classes.ranges)
@@ -115,6 +128,15 @@ def window_of(op: Operation) -> list[Expr] | None:
         if is_load(node)
     )
     return values if whole else None
+
+
+def _chooses(axis: Axis, values: Sequence[Expr]) -> bool:
+    """Whether a loop over an axis is cut at all places, each of which chooses by itself."""
+    extent = axis_range(axis)[1]
+    if not isinstance(extent, int) or extent > MAX_PIECES:
+        return False
+    conditions = [operands(n)[0] for n in postorder(list(values)) if op_name(n) in BRANCHES]
+    return any(list(map(node_id, variables_of(one))) == [node_id(axis.var)] for one in conditions)
 
 
 def with_inlined_borders(outputs: Sequence[Tensor]) -> list[Tensor]:
