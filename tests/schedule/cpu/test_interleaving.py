@@ -113,7 +113,16 @@ def padded(rows, width):
     )
 
 
+def masked(rows, count):
+    """Data of a row choose between its components and zeros."""
+    x, m = cases.placeholder("x", rows, count), cases.placeholder("m", rows)
+    return [x, m], te.compute(
+        (rows, count), lambda i, c: te.if_then_else(m[i] > 0.0, x[i, c], 0.0), name="y"
+    )
+
+
 TAKEN = {
+    "a mask of rows": masked(100, 3),
     "one block": stencil(16),
     "blocks that overlap": stencil(1001),
     "one row more": stencil(17),

@@ -17,9 +17,16 @@ from math import prod
 from ...codegen.stages.primfunc import StageFunction
 from ...expr.costly import is_expensive
 from ...expr.nodes import BRANCHES, Expr, Var, dtype_of, node_id, op_name, operands
-from ...expr.rewrite import contains, depends_on, expand_lets, postorder, variables_of
+from ...expr.rewrite import (
+    contains,
+    contains_load,
+    depends_on,
+    expand_lets,
+    postorder,
+    variables_of,
+)
 from ...graph.stage import Extent, axis_range, bodies
-from ..cost import MAX_COPIES
+from ..cost import MAX_COPIES, MIN_LANES
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, iterations, too_large
 from ..machine import Machine
@@ -42,7 +49,8 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
         return other_kind("vectors run along its last axis, between its borders")
     # the components of all rows of a block are in registers at once
     short = _short_axes(extents, machine.vector_registers // 2)
-    if short == len(extents) or not _chooses(values, [axis.var for axis in op.axis[-short:]]):
+    own = [axis.var for axis in op.axis[-short:]]
+    if short == len(extents) or not (_chooses(values, own) or _branches_over(values, extents[-1])):
         short = 0
     rows = len(extents) - short
     moduli = [1] * rows + [extent for extent in extents[rows:] if isinstance(extent, int)]
@@ -86,6 +94,14 @@ def _short_axes(extents: Sequence[Extent], most: int) -> int:
             return count
         points *= extent
     return len(extents)
+
+
+def _branches_over(values: Sequence[Expr], last: Extent) -> bool:
+    """Whether data choose in loops that are too short for vectors: LLVM leaves them as branches."""
+    if not isinstance(last, int) or not 1 < last < MIN_LANES:
+        return False
+    conditions = [operands(n)[0] for n in postorder(list(values)) if op_name(n) in BRANCHES]
+    return any(map(contains_load, conditions))
 
 
 def _decides(values: Sequence[Expr], variable: Var) -> bool:
