@@ -13,6 +13,7 @@ from ...expr.nodes import Tensor
 from ...graph.unused_axes import without_unused_axes
 from .argmax_fusion import with_fused_argmax
 from .conditions.circular_places import with_circular_places
+from .contractions.integer_products import with_float_products
 from .contractions.ordered import with_ordered_contractions
 from .loops.fixed_carries import without_fixed_carries
 from .loops.hoisting import without_loop_invariants
@@ -98,6 +99,7 @@ BEFORE_KERNELS = (
     Rewrite(with_separated_windows, exact=False),
     Rewrite(with_narrowed_results),
     Rewrite(with_divided_factors, exact=False),
+    Rewrite(with_float_products, kinds=("llvm",)),
     Rewrite(with_ordered_contractions, exact=False),
     Rewrite(with_reciprocals, exact=False, kinds=("llvm",)),
     Rewrite(with_circular_places, kinds=("llvm",)),
