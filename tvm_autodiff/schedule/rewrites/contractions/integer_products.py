@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+import numpy as np
+
 from ....expr.build import add, cast, const, if_then_else, mul, select, variable
 from ....expr.integers.intervals import Intervals, range_intervals
 from ....expr.nodes import (
@@ -45,7 +47,8 @@ from ...kernel import iterations
 from ...nest.reductions.products import is_sum
 from ..sums.split_reduction import divisor_at_least
 
-_EXACT = 1 << 24  #: float32 holds all integers up to it
+#: float32 holds all integers up to it, those of one bit more than are stored
+_EXACT = 2 << np.finfo(np.float32).nmant
 
 
 def with_float_products(outputs: Sequence[Tensor]) -> list[Tensor]:
