@@ -27,6 +27,7 @@ from tests.random_programs.draw import Options, literal, read, variable
 from tests.random_programs.interpreter import Run, numpy_dtype
 from tests.random_programs.large import LargeCase
 from tests.random_programs.long_build import LongBuild
+from tests.random_programs.odd_rows import OddRows
 from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
 from tests.random_programs.tasks import EVALUATED as KINDS, NAMES, Seeds, case_for, report
 from tests.random_programs.workers import Worker, run_all
@@ -92,6 +93,12 @@ def test_nested_indices_are_built_in_time(seed: int) -> None:
 
 def test_windows_of_windows_are_built_in_time() -> None:
     [outcome] = run_all([LongBuild()], 1, limit=SECONDS)
+    assert outcome.complaints == []
+
+
+@pytest.mark.parametrize("columns", [22, 23])
+def test_products_of_odd_rows_are_built_in_time(columns: int) -> None:
+    [outcome] = run_all([OddRows(columns)], 1, limit=SECONDS)
     assert outcome.complaints == []
 
 

@@ -22,7 +22,8 @@ from ....codegen.loop_nest import (
     store,
 )
 from ....expr.build import add, cast, const, like, mul, sub
-from ....expr.nodes import Expr, binary, dtype_of
+from ....expr.nodes import Expr, binary, dtype_of, op_name
+from ....expr.rewrite import contains
 from ....graph.sizes.nonnegative import nonnegative
 from ....graph.stage import Extent
 from ...cost import LATENCY, MAX_NODES
@@ -98,7 +99,7 @@ def vector_loop(
         return vectors(add(base, start), groups, width, body, kind)
 
     if isinstance(extent, int):
-        return strips(extent, item.lanes, unroll, dtype, group)
+        return strips(extent, item.lanes, unroll, dtype, group, halved=any(map(_chooses, items)))
     widths = [unroll * item.lanes, *(halves(item.lanes) if kind == VECTORIZED else [])]
     widths = [width for width in dict.fromkeys(widths) if width > 1]
 
@@ -157,8 +158,11 @@ def strips(
     unroll: int,
     dtype: str,
     group: Callable[[Expr, int, int], Statement],
+    halved: bool = False,
 ) -> Statement:
-    """Rounds of vectors, the remaining vectors, and their remainder."""
+    """Rounds of vectors, the remaining vectors, and their remainder, in vectors of powers of two if
+    it is `halved`.
+    """
     length = unroll * lanes
     trips, left = divmod(extent, length)
     groups, rest = divmod(left, lanes)
@@ -168,9 +172,17 @@ def strips(
         statements.append(loop(trip, trips, group(mul(trip, const(length, dtype)), unroll, lanes)))
     if groups:
         statements.append(group(const(trips * length, dtype), groups, lanes))
-    if rest:
-        statements.append(group(const(extent - rest, dtype), 1, rest))
+    widths = [1 << bit for bit in reversed(range(rest.bit_length())) if rest >> bit & 1]
+    for width in widths if halved else [rest] if rest else []:
+        statements.append(group(const(extent - rest, dtype), 1, width))
+        rest -= width
     return sequence(statements)
+
+
+def _chooses(item: Item) -> bool:
+    """Whether what reduces chooses by comparisons: LLVM 22 does not end on seven lanes of some."""
+    found = [] if item.reduction is None else item.reduction.combiner.result
+    return contains(found, lambda node: op_name(node) in ("select", "if_then_else"))
 
 
 def vectors(base: Expr, groups: int, width: int, body: Body, kind: Any) -> Statement:

@@ -102,8 +102,8 @@ def window_of(op: Operation) -> list[Expr] | None:
     """The unrolled values of a stage that reduces a window.
 
     Along its last axis, in one residue class and between two cuts, vectors can be read, and one of
-    the reads follows every output axis but short ones that choose: then no other order of the loops
-    reads less.
+    the reads follows every output axis but short ones around it that choose: then no other order of
+    the loops reads less.
     """
     values = unrolled_bodies(op) if len(op.axis) else None
     middle = [] if values is None else within_symbolic(values, list(op.axis))
@@ -113,7 +113,7 @@ def window_of(op: Operation) -> list[Expr] | None:
     classes = in_classes(middle, list(op.axis), moduli)
     last = classes.quotients[-1]
     axes = zip(op.axis, classes.quotients, strict=True)
-    spatial = {node_id(loop) for axis, loop in axes if not _chooses(axis, middle)}
+    spatial = {node_id(one) for axis, one in axes if one is last or not _chooses(axis, middle)}
     # what a residue adds to a place is the same for all elements of its class
     first = substituter({residue: const(0, dtype_of(residue)) for residue in classes.residues})
     one = decided(list(map(first, classes.values)), classes.quotients, classes.ranges)
