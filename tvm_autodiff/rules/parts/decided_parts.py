@@ -8,7 +8,6 @@ take the same side.
 from __future__ import annotations
 
 from ...expr.nodes import (
-    BRANCHES,
     COMPARISONS,
     Expr,
     Tensor,
@@ -22,7 +21,7 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import postorder, preorder
 from ...graph.stage import Operation, is_placeholder
-from .stored import parts_of
+from .stored import needed_operands, parts_of
 
 
 def decided_parts(op: Operation) -> list[Tensor] | None:
@@ -40,7 +39,7 @@ def decided_parts(op: Operation) -> list[Tensor] | None:
         return None
     parts = [
         number
-        for node in preorder(found.sources, _always)
+        for node in preorder(found.sources, needed_operands)
         for number in _numbers(node)
         if found.facts[node_id(number)].slow
         and found.symbolic <= found.facts[node_id(number)].axes
@@ -64,10 +63,3 @@ def _numbers(node: Expr) -> tuple[Expr, ...]:
     if op_name(node) in (*COMPARISONS, "min", "max"):
         return tuple(filter(is_float, operands(node)))
     return ()
-
-
-def _always(node: Expr) -> tuple[Expr, ...]:
-    """The operands that every element needs."""
-    if is_load(node):
-        return ()
-    return operands(node)[:1] if op_name(node) in BRANCHES else operands(node)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 
 from ...expr.costly import is_slow
-from ...expr.nodes import BRANCHES, Expr, Tensor, is_float, is_load, node_id, op_name, operands
+from ...expr.nodes import Tensor, is_float, is_load, node_id, operands
 from ...expr.rewrite import postorder, preorder
 from ...graph.stage import Operation
-from .stored import parts_of
+from .stored import needed_operands, parts_of
 
 #: slow functions of a formula, and elements that it reads, from which on its parts are stages
 _LEAST = 4
@@ -38,16 +38,9 @@ def shared_parts(op: Operation) -> list[Tensor] | None:
     every = frozenset(range(len(op.axis)))
     uses = Counter(node_id(part) for node in order for part in operands(node))
     parts = []
-    for node in preorder(found.sources, _always):
+    for node in preorder(found.sources, needed_operands):
         fact = found.facts[node_id(node)]
         several = len(fact.reads) > 1 and uses[node_id(node)] > 1
         if fact.slow and several and is_float(node) and fact.axes == every:
             parts.append(node)
     return found.stored(parts, "shared") if parts else None
-
-
-def _always(node: Expr) -> tuple[Expr, ...]:
-    """The operands that every element needs."""
-    if is_load(node):
-        return ()
-    return operands(node)[:1] if op_name(node) in BRANCHES else operands(node)

@@ -6,7 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...expr.costly import is_slow
-from ...expr.nodes import Axis, Expr, Tensor, is_load, load, node_id, operands
+from ...expr.nodes import (
+    BRANCHES,
+    Axis,
+    Expr,
+    Tensor,
+    is_load,
+    load,
+    node_id,
+    op_name,
+    operands,
+)
 from ...expr.rewrite import expand_lets, postorder, replace_outermost, substituter
 from ...expr.sharing.lets import bind_shared, merge_equal
 from ...graph.stage import (
@@ -112,3 +122,10 @@ def _facts(sources: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, Part]:
             is_slow(node) or any(part.slow for part in inside),
         )
     return facts
+
+
+def needed_operands(node: Expr) -> tuple[Expr, ...]:
+    """The operands that every element needs: not those of an index, nor the sides of a branch."""
+    if is_load(node):
+        return ()
+    return operands(node)[:1] if op_name(node) in BRANCHES else operands(node)
