@@ -80,15 +80,15 @@ def apart(rows, distance):
     return [u], te.compute((rows, 2), lambda i, c: chosen(c, u[i, 0], u[i, last]), name="y")
 
 
-def directions(count, rows):
+def directions(count, rows, width=40):
     """Rows of a first axis, each moved around by another distance."""
-    u, w = cases.placeholder("u", count, rows, 40), cases.placeholder("w", 40)
+    u, w = cases.placeholder("u", count, rows, width), cases.placeholder("w", width)
     shift = lambda c: chosen(c, *range(count))  # noqa: E731
 
     def entry(c, i, j):
-        return u[c, (i + shift(c)) % rows, (j - shift(c) + 40) % 40] * w[j]
+        return u[c, (i + shift(c)) % rows, (j - shift(c) + width) % width] * w[j]
 
-    return [u, w], te.compute((count, rows, 40), entry, name="y")
+    return [u, w], te.compute((count, rows, width), entry, name="y")
 
 
 def thresholds(rows, classes):
@@ -191,6 +191,9 @@ SYMBOLIC = {
     "two short axes": (blocks(3, n), 0.0),
     "functions": (backwards(n), 1e-6),
     "functions of what lies apart": (waves(n, 20), 1e-6),
+    "rows moved around": (directions(3, n), 0.0),
+    "rows and columns moved around": (directions(3, n, n), 0.0),
+    "columns moved around": (directions(3, 7, n), 0.0),
 }
 
 

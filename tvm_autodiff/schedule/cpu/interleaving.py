@@ -30,9 +30,9 @@ from ..cost import MAX_COPIES, MIN_LANES
 from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, iterations, too_large
 from ..machine import Machine
-from ..nest.nest import nest_of, unrolled, vectorised
+from ..nest.nest import nest_of, unrolled
 from .loops.elements import has_border
-from .loops.nest_function import nest_function
+from .loops.nest_function import in_vectors, nest_function
 from .loops.parallel import threads_over
 
 
@@ -67,14 +67,12 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     if not _may_reach(extents[rows - 1], lanes):
         return no_gain("it has fewer rows than a vector has lanes")
     nest = unrolled(nest_of(op.axis, values, kernel.outputs), moduli)
-    wide = vectorised(nest, len(nest.loops) - 1, lanes)
     literal = isinstance(extents[rows - 1], int)
     work = iterations(op, machine.symbolic_size)
     threads = threads_over(extents, work, kernel.repetition, machine)
     large = not short and too_large(kernel) is not None  # other rules do not take it
     costly = large or contains(values, is_expensive)
-    # a call may have fewer rows than a vector has lanes
-    nests = [wide] if literal else [nest, wide]
+    nests = in_vectors(nest, lanes, lanes)
     launch = nest_function(
         nests, kernel.outputs, threads, strict=literal and not large, costly=costly
     )

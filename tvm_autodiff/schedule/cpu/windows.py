@@ -9,7 +9,6 @@ are split off. Products with a reused operand are left to the rule for contracti
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from math import prod
 
 from ...codegen.stages.primfunc import StageFunction
@@ -22,11 +21,11 @@ from ..kernel import Kernel, size_of, too_large
 from ..machine import Machine
 from ..nest.access import is_flat, stride_of
 from ..nest.decided import decided
-from ..nest.nest import Nest, bordered, nest_of, unrolled, vectorised
+from ..nest.nest import nest_of, unrolled
 from ..nest.residues import moduli_of
 from ..rewrites.windows.unrolled import window_of
 from .loops.elements import has_border, has_outer_border
-from .loops.nest_function import nest_function
+from .loops.nest_function import in_vectors, nest_function
 from .loops.parallel import threads_over
 
 
@@ -63,24 +62,12 @@ def windows(kernel: Kernel, machine: Machine) -> list[StageFunction] | Declined:
         return other_kind("it has neither windows, nor residue classes, nor borders")
     nest = unrolled(nest_of(axes, values, kernel.outputs), moduli)
     lanes = machine.lanes(dtype_of(kernel.outputs[0]))
-    nests = _in_vectors(nest, lanes)
+    nests = in_vectors(nest, lanes, MIN_LANES)
     extents = [axis_range(axis)[1] for axis in axes]
     work = size_of(extents, machine.symbolic_size)
     threads = threads_over(extents, work, kernel.repetition, machine)
     launch = nest_function(nests, kernel.outputs, threads, costly=large)
     return launch if isinstance(launch, Declined) else [launch]
-
-
-def _in_vectors(nest: Nest, lanes: int) -> list[Nest]:
-    """Ways to run a nest that need longer and longer symbolic loops, which are cut at borders."""
-    last = len(nest.loops) - 1
-    cut = reduce(bordered, range(len(nest.loops)), nest)
-    if nest.loops and isinstance(nest.loops[last].extent, int):
-        whole = vectorised(nest, last, lanes)
-        return [whole] if cut == nest else [whole, vectorised(cut, last, lanes)]
-    if not nest.loops or lanes < MIN_LANES:
-        return [nest]
-    return [nest, *(vectorised(cut, last, width) for width in dict.fromkeys((MIN_LANES, lanes)))]
 
 
 def _without_quotients(op: Operation) -> list[Expr]:

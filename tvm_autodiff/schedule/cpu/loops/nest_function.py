@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from math import prod
 
 from ....codegen.loop_nest import (
@@ -47,7 +48,7 @@ from ....expr.sharing.weights import MAX_WEIGHT, weight
 from ....graph.stage import Extent
 from ...cost import MAX_COPIES, MAX_NODES, MAX_PIECES, enough_tasks
 from ...declined import Declined
-from ...nest.nest import Loop, Nest, narrowed, split
+from ...nest.nest import Loop, Nest, bordered, narrowed, split, vectorised
 from .elements import without_branches, worth_binding
 from .parallel import tasks
 from .strip_mining import strip_start
@@ -104,6 +105,29 @@ def nest_function(
         body = branch(_fits(nest), made, body) if number else made
         once = once and writer.once
     return StageFunction(function(buffers, body, once), tuple(inputs), tuple(results))
+
+
+def in_vectors(nest: Nest, lanes: int, least: int) -> list[Nest]:
+    """Ways to run a nest, its last loop in vectors, that need longer and longer symbolic loops:
+    these are cut at borders, so that a remainder by a symbolic size is gone between them.
+
+    Parameters
+    ----------
+    nest : Nest
+    lanes : int
+        Of a vector.
+    least : int
+        The fewest lanes of the vectors of a symbolic loop that is too short for whole ones.
+    """
+    last = len(nest.loops) - 1
+    cut = reduce(bordered, range(len(nest.loops)), nest)
+    if last < 0:
+        return [nest]
+    if isinstance(nest.loops[last].extent, int):
+        ways = [nest] if cut == nest else [nest, cut]
+        return [vectorised(way, last, lanes) for way in ways]
+    widths = dict.fromkeys((min(least, lanes), lanes))
+    return [nest, *(vectorised(cut, last, width) for width in widths)]
 
 
 def inner_loops(
