@@ -298,6 +298,20 @@ def test_functions_of_one_number_are_worth_kernels_apart(name):
     assert isinstance(found, Declined) != fused
 
 
+@pytest.mark.parametrize("name", CHOICES)
+def test_functions_of_one_number_are_worth_kernels_apart_where_the_rows_are_summed(name):
+    rows, width, function, threads, _ = CHOICES[name]
+    i = te.reduce_axis((0, rows), "i")
+    x, k = te.placeholder((rows, width), name="x"), te.reduce_axis((0, width), "k")
+    score = te.compute((rows,), lambda i: te.sum(x[i, k], axis=k), name="score")
+    loss = te.compute((), lambda: te.sum(function(score[i]), axis=i), name="loss")
+    [group] = groups_of([loss])
+    found = fused_rows(group, avx512(threads))
+    # only the sums would be read again
+    apart = rows > 1000 and function is te.sigmoid
+    assert isinstance(found, Declined) == apart
+
+
 #: the number of matrices → whether products with their gradients are one kernel; each of 16 rows
 #: adds to sums of 16 columns of each matrix, 64 bytes
 MATRICES = {100: True, 200: True, 2000: False}

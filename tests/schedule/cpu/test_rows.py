@@ -9,10 +9,12 @@ from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.test_rules import check, rules_of
 from tvm_autodiff.schedule.cpu.loops.strip_mining import vectors_of_strip
+from tvm_autodiff.schedule.cpu.rows import rows
 from tvm_autodiff.schedule.cpu.rules import CPU_RULES
+from tvm_autodiff.schedule.declined import Declined
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
-from tvm_autodiff.schedule.rule import apply_rules
+from tvm_autodiff.schedule.rule import Rest, apply_rules
 
 
 def summed(shape, keep, reducer=te.sum, dtype="float32"):
@@ -114,6 +116,34 @@ def test_short_rows_are_added_up_several_at_a_time(name):
     assert found.rule == "rows"
     launches = found.launches
     assert launches[0].outputs[0].shape[0] * launches[1].outputs[0].shape[0] >= 64
+
+
+def finished(rows, width, function):
+    """A function of the sum of each row, which is read along memory."""
+    X, k = cases.placeholder("X", rows, width), cases.axis(width)
+    total = te.compute((rows,), lambda i: te.sum(X[i, k], axis=k), name="S")
+    return [X], te.compute((rows,), lambda i: function(total[i]), name="E")
+
+
+#: rows, their length, the function of their sums → the kernels that it is left to
+FINISHED = {
+    "an exponential": (3000, 100, te.exp, ["S", "E"]),
+    "several functions": (3000, 50, lambda total: te.log(1.0 + te.exp(total)), ["S", "E"]),
+    "a square": (3000, 100, lambda total: total * total, []),
+    "an exponential of few rows": (4, 100, te.exp, []),
+}
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_functions_of_sums_are_kernels_apart_where_each_would_wait(name):
+    """Behind all sums, they are in vectors."""
+    count, width, function, kernels = FINISHED[name]
+    case = finished(count, width, function)
+    check(case, tolerance=1e-6)
+    [kernel], _ = cut(normal_form([case[1]]))
+    made = rows(kernel, avx512(1))
+    assert not isinstance(made, Declined)
+    assert [one.kernel.name for one in made if isinstance(one, Rest)] == kernels
 
 
 OTHERS = {

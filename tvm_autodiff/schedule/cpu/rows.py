@@ -15,7 +15,7 @@ from ...expr.dtypes import itemsize
 from ...expr.nodes import Tensor, Var, dtype_of, node_id, same_node, tensor_key
 from ...expr.rewrite import depends_on, expand_lets, postorder
 from ...expr.structural import StructuralKeys
-from ...graph.stage import axis_range, bodies, loop_axes, reduction_of, shape_of, sources_of
+from ...graph.stage import Operation, axis_range, loop_axes, reduction_of, shape_of, sources_of
 from ..cost import (
     CALL,
     KERNEL_CALL,
@@ -27,7 +27,7 @@ from ..cost import (
 )
 from ..declined import Declined, no_gain
 from ..fusion.groups import FusionGroup
-from ..fusion.row_kernels import RowKernel, contiguous_run, inner_axes, lone_rows, natural_rows
+from ..fusion.row_kernels import RowKernel, contiguous_run, lone_rows, natural_rows
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.reductions.commuting import commutes
@@ -68,17 +68,22 @@ def _waits_alone(group: FusionGroup, machine: Machine) -> float:
     for the one before, less those that they take in vectors over the rows.
     """
     alone = [
-        body
+        source
         for member in group.members
-        if not inner_axes(member)
         for op in member.kernel.ops
-        if reduction_of(op) is None
-        for body in bodies(op)
+        if not _axes_in_rows(member, op)
+        for source in sources_of(op)
     ]
     count = sum(map(is_expensive, postorder(alone)))
     rows = size_of(group.extents, machine.symbolic_size)
     lanes = machine.lanes(*(dtype_of(body) for body in alone)) if alone else 1
     return rows * count * CALL * (1 - 1 / lanes) / machine.threads
+
+
+def _axes_in_rows(member: RowKernel, op: Operation) -> list[Var]:
+    """The variables of a stage that are not the rows."""
+    of_row = member.row_vars(op)
+    return [a.var for a in loop_axes(op) if not any(same_node(a.var, var) for var in of_row)]
 
 
 def _moved_apart(group: FusionGroup, machine: Machine) -> float:
@@ -109,9 +114,8 @@ def _repeated(group: FusionGroup, machine: Machine) -> float:
     again = 0.0
     for member in group.members:
         for op in member.kernel.ops:
-            of_row = list(member.row_vars(op))
-            inner = [a.var for a in loop_axes(op) if not any(same_node(a.var, v) for v in of_row)]
-            places: dict[Var, object] = {var: ("row", n) for n, var in enumerate(of_row)}
+            inner, of_row = _axes_in_rows(member, op), enumerate(member.row_vars(op))
+            places: dict[Var, object] = {var: ("row", n) for n, var in of_row}
             places |= {var: ("inner", n) for n, var in enumerate(inner)}
             found: set[int] = set()
             for source in map(expand_lets, sources_of(op)):
@@ -145,6 +149,12 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
         return Declined("its sums over rows are too many for the first cache, or of too few rows")
     extents = tuple(axis_range(axis)[1] for axis in member.row_axes)
     group = FusionGroup((kernel,), (member,), extents, kernel.outputs)
+    if kernel.epilogue is not None:
+        reduced = replace(kernel, epilogue=None)
+        finished = replace(kernel, root=kernel.epilogue, epilogue=None)
+        apart = replace(group, parts=(reduced, finished))
+        if _waits_alone(apart, machine) > _moved_apart(apart, machine):
+            return [Rest(reduced), Rest(finished)]
     # with a single result for each thread, too
     even = size_of(extents, machine.symbolic_size) % machine.threads == 0
     if even or not too_few_rows(group, machine):
