@@ -29,7 +29,8 @@ from ..expr.nodes import (
     operands,
 )
 from ..expr.remembered import remembered
-from ..expr.rewrite import Rewriter, expand_lets, postorder, substituter
+from ..expr.rewrite import Rewriter, expand_lets, postorder, substituter, variables_of
+from ..expr.simplify import simplify
 from .own_dtypes import combiner_parts, literals_typed
 
 Operation = Any  #: a te operation
@@ -246,13 +247,17 @@ def widened_axis(axis: Axis, extent: Extent) -> Axis:
 
 def rename_bounds(axis: Axis, rename: Callable[[Expr], Expr]) -> Axis:
     """The axis with its own variable and renamed bounds; bounds of adaptive windows contain output
-    axes.
+    axes. What no variable is left in becomes a literal: ``k < i + 1 → k < 1`` for an i of 0.
     """
     low, extent = axis.dom.min, axis.dom.extent
-    new_low, new_extent = rename(low), rename(extent)
+    new_low, new_extent = map(_with_literals, (rename(low), rename(extent)))
     if node_id(low) == node_id(new_low) and node_id(extent) == node_id(new_extent):
         return axis
     return type(axis)(type(axis.dom).from_min_extent(new_low, new_extent), axis.var, axis.iter_type)
+
+
+def _with_literals(bound: Expr) -> Expr:
+    return bound if variables_of(bound) else simplify(bound)
 
 
 def reduction_bounds(op: Operation) -> list[Expr]:

@@ -8,20 +8,23 @@ import itertools
 from dataclasses import replace
 from functools import reduce
 
+import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 from tests.machines import avx512
 from tests.schedule import cases
 from tests.schedule.fusion.test_groups import groups_of
 from tests.schedule.test_rules import check, rules_of
-from tvm_autodiff import differentiate, scatter_add
+from tvm_autodiff import build, differentiate, scatter_add
 from tvm_autodiff.expr.rewrite import expand_lets, postorder
 from tvm_autodiff.schedule.cpu.elementwise import joined_maps
 from tvm_autodiff.schedule.cpu.stored_terms import stored_part, stored_terms
 from tvm_autodiff.schedule.declined import Cause, Declined
 from tvm_autodiff.schedule.fusion.added_scatters import AddedScatters
 from tvm_autodiff.schedule.kernel import Kernel, too_large
+
+product = te.comm_reducer(lambda a, b: a * b, lambda t: tirx.const(1, t), name="product")
 
 
 def doubled(value, times=10):
@@ -219,3 +222,20 @@ def test_the_pass_writes_each_map():
     [group] = [group for group in groups if not isinstance(group, AddedScatters)]
     [launch] = joined_maps(group, avx512(1))
     assert [tensor.op.name for tensor in launch.outputs] == ["u0", "u1", "u2"]
+
+
+def test_terms_over_an_axis_of_one_element_need_no_sizes_at_the_call():
+    """The extents of what is stored hold no axis any more, and are literals."""
+    x = te.placeholder((5,), "float64", "x")
+
+    def entry(i, e):
+        k = te.reduce_axis((0, te.max(e, 1 - e)), "k")
+        m = te.reduce_axis((0, e + 1), "m")
+        return product(te.min(x[4 - m], x[k + 3]), axis=[k, m], where=i + 3 > e)
+
+    y = te.compute((4, 1), entry, name="y")
+    head = te.placeholder((4, 1), "float64", "head")
+    step = build([x, head], [y, *differentiate(y, [x], head)], cache=False)
+    value, slope = step(np.array([1.0, 2.0, 3.0, 4.0, 5.0]), np.full((4, 1), 2.0))
+    np.testing.assert_array_equal(value, np.full((4, 1), 4.0))
+    np.testing.assert_array_equal(slope, [0.0, 0.0, 0.0, 8.0, 0.0])

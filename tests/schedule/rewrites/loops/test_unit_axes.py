@@ -12,7 +12,7 @@ from tvm import te, topi
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.graph.graph import topological
-from tvm_autodiff.graph.stage import is_placeholder, shape_of
+from tvm_autodiff.graph.stage import axis_range, is_placeholder, shape_of
 from tvm_autodiff.operators import scatter_add
 from tvm_autodiff.schedule.fusion.groups import FusionGroup
 from tvm_autodiff.schedule.fusion.kernels import cut
@@ -106,6 +106,19 @@ CASES: dict[str, tuple[Callable[[], Any], list[tuple[int, ...]]]] = {
     ),
     "read as a whole": (scattered, [(N,), (N, 1), (N, 1)]),
 }
+
+
+def test_a_bound_that_held_only_such_an_axis_is_a_literal() -> None:
+    """``Σ_{k < e + 3} for the e of one element → Σ_{k < 3}``."""
+
+    def term(i: Any, e: Any) -> Any:
+        k = te.reduce_axis((0, e + 3), "k")
+        return te.sum(x[i, 0, k], axis=k)
+
+    part = te.compute((N, 1), term, name="part")
+    made = without_unit_axes([te.compute((N,), lambda i: part[i, 0] * 2.0, name="y")])
+    [total, _] = [op for op in topological(made) if not is_placeholder(op)]
+    assert [axis_range(axis) for axis in total.reduce_axis] == [(0, 3)]
 
 
 def listed(made: Any) -> list[Any]:
