@@ -29,6 +29,7 @@ from ..rules.parts.decided_parts import decided_parts
 from ..rules.parts.placed_parts import placed_parts
 from ..rules.parts.repeated_parts import repeated_parts
 from ..rules.parts.shared_parts import shared_parts
+from ..rules.parts.stencil_parts import stencil_parts
 from ..rules.reductions.prefix_form import prefix_form
 from ..rules.reductions.scans import scan_adjoints
 from ..rules.registry import ruled
@@ -114,7 +115,7 @@ def pullback_of(op: Operation, of_rows: bool = False) -> Pullback:
     kind = kind_of(op)
     if isinstance(kind, Compute) and not of_rows and not stopped_reads(op):
         forms = (
-            *(repeated_parts, placed_parts, decided_parts, shared_parts),
+            *(repeated_parts, placed_parts, decided_parts, stencil_parts, shared_parts),
             *(equal_windows, solved_form),
         )
         parts = next((found for form in forms if (found := form(op)) is not None), None)

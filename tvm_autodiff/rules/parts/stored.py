@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...expr.costly import is_slow
 from ...expr.nodes import (
@@ -11,22 +11,35 @@ from ...expr.nodes import (
     Axis,
     Expr,
     Tensor,
+    is_const,
     is_load,
     load,
     node_id,
     op_name,
     operands,
 )
-from ...expr.rewrite import expand_lets, postorder, replace_outermost, substituter
+from ...expr.rewrite import (
+    contains_load,
+    depends_on,
+    expand_lets,
+    postorder,
+    replace_outermost,
+    substituter,
+)
 from ...expr.sharing.lets import bind_shared, merge_equal
+from ...graph.sizes.nonnegative import nonnegative
 from ...graph.stage import (
     Operation,
+    as_data_axis,
     axis_range,
-    bodies,
     is_compute,
+    loop_axes,
     make_stage,
     reduction_of,
+    reduction_stage,
     renewed,
+    sources_of,
+    widened_axis,
     with_bodies,
 )
 
@@ -52,7 +65,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Parts:
-    """The expressions of an elementwise stage, and what is known of what they hold.
+    """The expressions of a stage, and what is known of what they hold.
 
     Attributes
     ----------
@@ -82,30 +95,51 @@ class Parts:
             key = node_id(node)
             if key not in wanted:
                 continue
-            own = [self.op.axis[number] for number in sorted(self.facts[key].axes)]
-            axes, renames = renewed(own)
+            own = [self.axes[number] for number in sorted(self.facts[key].axes)]
+            axes, renames = renewed([_stored_axis(axis) for axis in own])
             body = bind_shared(substituter(renames)(replace_outermost(node, reads)))
             [stage] = make_stage(f"{self.op.name}_{name}{len(reads)}", axes, [body])
             reads[key] = load(stage, [axis.var for axis in own])
         changed = [bind_shared(replace_outermost(body, reads)) for body in self.sources]
-        return with_bodies(self.op, changed)
+        reduction = reduction_of(self.op)
+        if reduction is None:
+            return with_bodies(self.op, changed)
+        reduced = replace(reduction, sources=tuple(changed))
+        return reduction_stage(self.op.name, self.op.axis, reduced)
+
+    @property
+    def axes(self) -> list[Axis]:
+        """The axes of the stage, output axes first."""
+        return loop_axes(self.op)
 
 
-def parts_of(op: Operation) -> Parts | None:
-    """The parts of a stage; None for one that reduces, calls no slow function, has no elements, or
-    does not begin at 0.
+def parts_of(op: Operation, sums: bool = False) -> Parts | None:
+    """The parts of a stage; None for one that calls no slow function, has no elements, does not
+    begin at 0, or reduces, unless `sums` are wanted, too, of all points of a box.
     """
-    if not is_compute(op) or reduction_of(op) is not None:
+    if not is_compute(op):
         return None
-    ranges = list(map(axis_range, op.axis))
+    reduction = reduction_of(op)
+    if reduction is not None and not (sums and is_const(reduction.condition, 1)):
+        return None
+    ranges = list(map(axis_range, loop_axes(op)))
     if any(low != 0 or extent == 0 for low, extent in ranges):
         return None
-    sources = merge_equal([expand_lets(body) for body in bodies(op)])
+    symbolic_extents = [extent for _, extent in ranges if not isinstance(extent, int)]
+    variables = [axis.var for axis in loop_axes(op)]
+    if any(depends_on(extent, variables) or contains_load(extent) for extent in symbolic_extents):
+        return None
+    sources = merge_equal([expand_lets(source) for source in sources_of(op)])
     if not any(map(is_slow, postorder(sources))):
         return None
     wide = frozenset(n for n, (_, size) in enumerate(ranges) if isinstance(size, int) and size > 1)
     symbolic = frozenset(n for n, (_, size) in enumerate(ranges) if not isinstance(size, int))
-    return Parts(op, sources, _facts(sources, op.axis), wide, symbolic)
+    return Parts(op, sources, _facts(sources, loop_axes(op)), wide, symbolic)
+
+
+def _stored_axis(axis: Axis) -> Axis:
+    """The axis of a tensor; a loop may have a negative extent."""
+    return as_data_axis(widened_axis(axis, nonnegative(axis_range(axis)[1])))
 
 
 def _facts(sources: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, Part]:
