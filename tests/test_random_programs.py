@@ -27,6 +27,7 @@ from tests.random_programs.draw import Options, literal, read, variable
 from tests.random_programs.interpreter import Run, numpy_dtype
 from tests.random_programs.large import LargeCase
 from tests.random_programs.long_build import LongBuild
+from tests.random_programs.narrow_results import NarrowResults
 from tests.random_programs.odd_rows import OddRows
 from tests.random_programs.programs import HEADER, Input, Node, Program, Stage
 from tests.random_programs.tasks import EVALUATED as KINDS, NAMES, Seeds, case_for, report
@@ -99,6 +100,21 @@ def test_windows_of_windows_are_built_in_time() -> None:
 @pytest.mark.parametrize("columns", [22, 23])
 def test_products_of_odd_rows_are_built_in_time(columns: int) -> None:
     [outcome] = run_all([OddRows(columns)], 1, limit=SECONDS)
+    assert outcome.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("program", "rows", "dtype"),
+    [
+        ("maxima", 11, "bfloat16"),
+        ("maxima", 11, "int16"),
+        ("distances", 89, "bfloat16"),
+        ("distances", 137, "bfloat16"),
+        ("windows", 4, "bfloat16"),
+    ],
+)
+def test_results_in_16_bits_end_where_their_array_does(program: str, rows: int, dtype: str) -> None:
+    [outcome] = run_all([NarrowResults(program, rows, dtype)], 1, limit=SECONDS)
     assert outcome.complaints == []
 
 

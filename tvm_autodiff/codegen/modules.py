@@ -14,9 +14,18 @@ from tvm.ir import GlobalVar
 from ..expr.nodes import node_id
 from .functions import with_body
 from .stages.primfunc import PrimFunc
+from .targets import with_llvm_options
 
 Module: TypeAlias = tvm.IRModule
 FunctionVar: TypeAlias = GlobalVar  #: what a call within a module names its function by
+
+
+#: vectors of loops with fewer than 16 turns have a rest in place of masks: of a vector with a mask
+#: of one lane, LLVM 22 stores that with the bits that it had before it was narrowed
+_NO_MASKS = "-vectorizer-min-trip-count:uint=1"
+#: no vectors of statements side by side: where LLVM 22 joins nine functions of bfloat16, it frees
+#: memory twice
+_NO_SUPERWORDS = "-vectorize-slp:bool=false"
 
 
 def function_var(name: str) -> FunctionVar:
@@ -46,9 +55,17 @@ def compiled_module(
     """The result of compiling a module; exceptions of TVM's passes and code generators pass
     through.
     """
+    target = with_llvm_options(tvm.target.Target(target), _options(module))
     return tvm.compile(
         module, target=target, relax_pipeline=relax_pipeline, tir_pipeline=tir_pipeline
     )
+
+
+def _options(module: Module) -> list[str]:
+    """The options of LLVM without which it writes wrong code, or ends the process."""
+    params = (param for func in module.functions.values() for param in func.params)
+    of_bits = any("bfloat16" in str(param.ty) for param in params)
+    return [_NO_MASKS, _NO_SUPERWORDS] if of_bits else [_NO_MASKS]
 
 
 def kernels_as_they_are() -> Any:

@@ -6,7 +6,7 @@ Other files decide which target or limits a program should have.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -103,6 +103,23 @@ def with_host(target: Target, host: Target) -> Target:
 def with_cores(target: Target, cores: int) -> Target:
     """A CPU target with the number of its cores, which meta-schedule requires."""
     return tvm.target.Target({**target.export(), "num-cores": cores})
+
+
+def with_llvm_options(target: Target, options: Sequence[str]) -> Target:
+    """The target with further options of LLVM for the CPU, which hold for what it compiles only.
+
+    Examples
+    --------
+    >>> list(with_llvm_options(target_from("llvm"), ["-vectorize-slp:bool=false"]).attrs["cl-opt"])
+    ['-vectorize-slp:bool=false']
+    """
+    if target_kind(target) != "llvm":
+        part = target.host
+        if part is None:
+            return target
+        return tvm.target.Target(target, host=with_llvm_options(part, options))
+    every = dict.fromkeys([*map(str, target.attrs.get("cl-opt", None) or ()), *options])
+    return tvm.target.Target({**target.export(), "cl-opt": list(every)})
 
 
 def cpu_part(target: Target) -> Target | None:
