@@ -11,6 +11,7 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
+from tvm_autodiff.runtime.calls.results import quick_call
 
 ONE = np.ones(1, "float32")
 
@@ -58,6 +59,21 @@ def test_a_number_that_the_dtype_holds(dtype: str, number: Any, value: float) ->
     function = scaled_by(dtype)
     for _ in range(2):
         assert function(number, ONE) == np.float32(value)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int32, np.int8, np.bool_])
+def test_a_scalar_of_numpy_is_passed_without_checks(kind: Any) -> None:
+    """Only of its own type, as an array is."""
+    function = scaled_by(np.dtype(kind).name)
+    for _ in range(2):
+        assert function(kind(1), ONE) == 1.0
+    assert function(kind(1), ONE, out=np.zeros(1, "float32")) == 1.0
+    for other in {np.float32, np.int32} - {kind}:
+        with pytest.raises(ad.CallError, match="argument 's' must have dtype"):
+            function(other(1), ONE)
+    call = quick_call([kind(1), ONE], *(2 * [function.signature.inputs]), ())
+    assert call is not None
+    assert [place for place, _ in call.views] == [0]
 
 
 @pytest.mark.parametrize("count", [1, 2])

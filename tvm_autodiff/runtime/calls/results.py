@@ -110,13 +110,19 @@ def quick_call(
     if len(arrays) not in (len(inputs), len(specs)):
         return None
     kinds: list[ArrayKind | None] = []
+    numbers: dict[int, Callable[[Any], np.ndarray]] = {}  # what makes arrays of them
     for number, (array, spec) in enumerate(zip(arrays, specs, strict=False)):
         kind = kind_of(array)
         scalar = number < len(inputs) and not spec.shape and number not in updated
         if kind is None and type(array) in NUMBERS and scalar:
+            numbers[number] = NumberOf(spec)
             kinds.append(None)
             continue
-        if kind is None or isinstance(array, np.generic):
+        if isinstance(array, np.generic):
+            if not scalar or array.dtype != numpy_dtype(spec.dtype):
+                return None
+            numbers[number] = np.asarray
+        if kind is None:
             return None
         if kind.maker(spec.shape, spec.dtype) is None:
             return None
@@ -128,15 +134,19 @@ def quick_call(
     if len(makers) < len(outputs):
         return None
     kinds += [first] * (len(specs) - len(arrays))
-    pairs = enumerate(zip(kinds, specs, strict=True))
-    views = [(place, view) for place, pair in pairs if (view := _view(*pair)) is not None]
+    views = []
+    for place, (kind, spec) in enumerate(zip(kinds, specs, strict=True)):
+        viewer = (kind or numpy_kind()).viewer(spec.shape, spec.dtype)
+        view = _after(numbers.get(place), viewer)
+        if view is not None:
+            views.append((place, view))
     return QuickCall(makers, views)
 
 
-def _view(kind: ArrayKind | None, spec: TensorSpec) -> Callable[[Array], Any] | None:
-    """What kernels take of an array, or of a number, which has no kind; None for it itself."""
-    viewer = (kind or numpy_kind()).viewer(spec.shape, spec.dtype)
-    if kind is not None:
-        return viewer
-    number = NumberOf(spec)
-    return number if viewer is None else lambda given: viewer(number(given))
+def _after(
+    first: Callable[[Any], np.ndarray] | None, then: Callable[[Array], Any] | None
+) -> Callable[[Array], Any] | None:
+    """One step after the other; None without any."""
+    if first is None or then is None:
+        return first or then
+    return lambda given: then(first(given))
