@@ -74,7 +74,10 @@ class AutodiffWarning(UserWarning):
 
 
 class UnrelatedInputWarning(AutodiffWarning):
-    """An input of `differentiate` is not in the graph of the output, so its gradient is zero."""
+    """An input of `differentiate` or `vmap` is not in the graph of the output.
+
+    Its gradient is zero, or the members of its batch are all the same.
+    """
 
 
 class LargeIdentityWarning(AutodiffWarning):

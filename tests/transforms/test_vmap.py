@@ -13,6 +13,7 @@ from tests.gradient_case import Case
 from tests.gradients import test_index_maps, test_reducers, test_user_reducers
 from tests.transforms.test_jvp import KINDS
 from tvm_autodiff.expr.nodes import is_float
+from tvm_autodiff.graph.stage import shape_of
 
 CASES = [
     *test_index_maps.CASES,
@@ -162,3 +163,14 @@ def test_bad_input(name: str) -> None:
     call, message = WRONG[name]
     with pytest.raises(ad.AutodiffError, match=message):
         call()
+
+
+def test_an_input_that_a_derivative_does_not_depend_on():
+    """The Hessian of a quadratic form by v holds q only."""
+    q, v = te.placeholder((3,), name="q"), te.placeholder((3,), name="v")
+    k = te.reduce_axis((0, 3), "k")
+    energy = te.compute((), lambda: te.sum(te.cos(q[k]) * v[k] * v[k], axis=k), name="energy")
+    [mass] = ad.vmap(ad.hessian(energy, v), {q: batch(8, 3)})
+    with pytest.warns(ad.UnrelatedInputWarning, match="vmap: v is not in the graph"):
+        [same] = ad.vmap(ad.hessian(energy, v), {q: batch(8, 3), v: batch(8, 3)})
+    assert shape_of(same) == shape_of(mass) == (8, 3, 3)

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..errors import InvalidArgumentError
+from ..errors import InvalidArgumentError, UnrelatedInputWarning
 from ..expr.nodes import Tensor, dtype_of, load
 from ..graph.bounded_stage import elementwise_stage
 from ..graph.stage import Extent, is_placeholder, shape_of
 from ..keywords import checked_keywords
+from ..warn import warn
 from .arguments import as_tensor, listed, same_extents, shape_text
 from .batch import batch_graph, batch_of_tensors
 
@@ -46,10 +47,15 @@ def vmap(
     Raises
     ------
     InvalidArgumentError
-        If a batch has the wrong shape or dtype, batch sizes differ, an axis is out of range, or an
-        input does not occur in the graph of the outputs.
+        If a batch has the wrong shape or dtype, batch sizes differ, an axis is out of range, or
+        none of the inputs occurs in the graph of the outputs.
     NotDifferentiableError
         If an opaque stage depends on a batched input.
+
+    Warns
+    -----
+    UnrelatedInputWarning
+        If some of the inputs do not occur there, as one that a derivative does not depend on.
 
     Examples
     --------
@@ -74,9 +80,6 @@ def vmap(
     for key, value in batches.items():
         x = as_tensor(key, "a key of batches")
         batch = as_tensor(value, f"batches[{x.op.name}]")
-        if not graph.contains(x):
-            names = ", ".join(tensor.op.name for tensor in wanted)
-            raise InvalidArgumentError(f"batches: {x.op.name} is not in the graph of {names}")
         axis = in_axes.get(x, 0) if isinstance(in_axes, Mapping) else in_axes
         members = _checked(x, batch, _axis_of(axis, len(batch.shape), f"in_axes of {x.op.name}"))
         if size is not None and not same_extents([size[1]], [members[1]]):
@@ -88,8 +91,16 @@ def vmap(
         batched.append((x, members[0]))
     assert size is not None
 
+    unrelated = [x.op.name for x, _ in batched if not graph.contains(x)]
+    if unrelated:
+        inputs = f"{', '.join(unrelated)} {'is' if len(unrelated) == 1 else 'are'}"
+        outside = f"{inputs} not in the graph of {', '.join(one.op.name for one in wanted)}"
+        if len(unrelated) == len(batched):
+            raise InvalidArgumentError(f"batches: {outside}")
+        warn(f"vmap: {outside}, which is the same for all of them", UnrelatedInputWarning)
+    related = [(x, batch) for x, batch in batched if graph.contains(x)]
     results = []
-    for result in batch_of_tensors(wanted, batched, size[1]):
+    for result in batch_of_tensors(wanted, related, size[1]):
         place = _axis_of(out_axes, len(result.shape), "out_axes")
         results.append(moved(result, 0, place) if place or is_placeholder(result.op) else result)
     return results
