@@ -184,6 +184,14 @@ PAIRS = {
         ],
         np.arctan2,
     ),
+    "hypot": Case(
+        *(tirx.hypot, mpmath.hypot, 2.0),
+        [
+            *((-1.0, 1.0, -1.0, 1.0), (-1e-300, 1e-300, -1e-300, 1e-300)),
+            *((-8e307, 8e307, -8e307, 8e307), (-1e-8, 1e-8, -1.0, 1.0), (1.0, 1.1, -1.1, -1.0)),
+        ],
+        np.hypot,
+    ),
 }
 COUNT = 2048
 HOST = tvm.target.Target.from_device("cpu")

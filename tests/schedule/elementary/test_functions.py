@@ -170,6 +170,8 @@ class TestPower:
 class TestAngle:
     """atan2, of two operands."""
 
+    name = "atan2"
+
     def pairs(self, count, seed):
         """Every second pair within a factor of a thousand of each other."""
         rng = np.random.default_rng(seed)
@@ -186,22 +188,32 @@ class TestAngle:
 
     def test_error_over_the_whole_range(self):
         y, x = self.pairs(2_000_000, 0)
-        check(values("atan2", y, x), self.truth(y, x))
+        check(values(self.name, y, x), self.truth(y, x))
 
     def test_where_the_machine_has_no_fused_products(self):
         y, x = self.pairs(200_000, 1)
-        check(values("atan2", y, x, target=GENERIC), self.truth(y, x))
+        check(values(self.name, y, x, target=GENERIC), self.truth(y, x))
 
     def test_special_values(self):
         y, x = (part.reshape(-1) for part in np.meshgrid(SPECIAL, SPECIAL))
-        check(values("atan2", y, x), self.truth(y, x))
+        check(values(self.name, y, x), self.truth(y, x))
 
     def test_at_diagonals_and_where_the_quotient_changes(self):
         bits = np.float32(1.0).view("int32") + np.arange(-3000, 3000)
         y = bits.astype("int32").view("float32")
         for slope in (1.0, -1.0, math.tan(math.pi / 8), -math.tan(math.pi * 3 / 8)):
             x = np.float32(slope) * y[::-1]
-            check(values("atan2", y, x), self.truth(y, x))
+            check(values(self.name, y, x), self.truth(y, x))
+
+
+class TestHypotenuse(TestAngle):
+    """hypot, of two operands."""
+
+    name = "hypot"
+
+    def truth(self, y, x):
+        with np.errstate(all="ignore"):
+            return np.hypot(y.astype("float64"), x.astype("float64"))
 
 
 class TestUse:

@@ -18,6 +18,7 @@ from . import (
     error_function,
     exponential,
     hyperbolic,
+    hypotenuse,
     inverse_trigonometric,
     logarithm,
     power,
@@ -57,6 +58,7 @@ FUNCTIONS: dict[str, tuple[int, Callable[..., Value]]] = {
     "atan": (1, inverse_trigonometric.atan),
     "atan2": (2, inverse_trigonometric.atan2),
     "erf": (1, error_function.erf),
+    "hypot": (2, hypotenuse.hypot),
     **{name: (1, rule) for name, rule in power.LITERAL_POWERS.values()},
 }
 #: those of float64: name → (own name, arithmetic)
@@ -84,6 +86,7 @@ FLOAT64: dict[str, tuple[str, Callable[..., Value]]] = {
     "acos": ("acos_float64", inverse_trigonometric.acos),
     "atan": ("atan_float64", inverse_trigonometric.atan),
     "atan2": ("atan2_float64", inverse_trigonometric.atan2),
+    "hypot": ("hypot_float64", hypotenuse.hypot),
     **{name: (f"{name}_float64", rule) for name, rule in power.LITERAL_POWERS.values()},
 }
 #: name → arithmetic for arguments of few quarter turns
