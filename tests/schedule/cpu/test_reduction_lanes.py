@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tvm import te
+from tvm import te, tirx
 
 import tvm_autodiff as ad
 from tests.machines import avx512
@@ -80,8 +80,30 @@ def sines(rows, terms):
     return [X, Z, place], te.compute((rows,), body, name="Y")
 
 
+def pooled(size, window, stride, pair):
+    """The sum of each window of a few images, or its greatest number with its place."""
+    X, n = cases.placeholder("X", 5, size, size), (size - window) // stride + 1
+    k, m = cases.axis(window, "k"), cases.axis(window, "m")
+    read = lambda b, i, j: X[b, i * stride + k, j * stride + m]  # noqa: E731
+    if not pair:
+        return [X], te.compute((5, n, n), lambda *at: te.sum(read(*at), axis=[k, m]), name="Y")
+
+    def better(x, y):
+        first = x[1] >= y[1]
+        return tirx.Select(first, x[0], y[0]), tirx.Select(first, x[1], y[1])
+
+    largest = te.comm_reducer(
+        better, lambda t, u: (tirx.const(-1, t), te.min_value(u)), name="largest"
+    )
+    place = lambda *at: largest((k.var * window + m.var, read(*at)), axis=[k, m])  # noqa: E731
+    winner = te.compute((5, n, n), place, name="W")
+    return [X], te.compute((5, n, n), lambda *at: winner[1](*at) * 1.0, name="Y")
+
+
 #: case, and whether vectors are gathered along the results
 GATHERED = {
+    "pairs of a window": (pooled(22, 7, 2, True), True),
+    "sums of a window, which LLVM writes out": (pooled(22, 7, 2, False), False),
     "columns beside a gather": (phases(400, 40), True),
     "a maximum": (phases(400, 40, te.max), True),
     "float64": (phases(400, 40, dtype="float64"), True),
@@ -95,7 +117,7 @@ GATHERED = {
 @pytest.mark.parametrize("name", GATHERED)
 def test_gathered_results(name):
     case, expected = GATHERED[name]
-    [kernel] = separate(normal_form([case[1]]))[0]
+    kernel = separate(normal_form([case[1]]))[0][0]
     assert (gathered_columns(kernel, avx512(), False) is not None) is expected
     check(case, tolerance=1e-6)
 
