@@ -12,6 +12,7 @@ from tvm import te
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tests.gradient_case import check_numbers
+from tvm_autodiff.expr.nodes import op_name
 from tvm_autodiff.graph.graph import Graph, tensors_read_by
 from tvm_autodiff.graph.stage import shape_of
 from tvm_autodiff.rules.parts.stencil_parts import stencil_parts
@@ -34,6 +35,10 @@ def clamped(i: Any, j: Any) -> Any:
     return x[te.max(i - 1, 0), j] - x[i, j]
 
 
+def guarded(i: Any, j: Any) -> Any:
+    return te.if_then_else(i > 0, x[i - 1, j] - x[i, j], 0.5)
+
+
 def soft(value: Any) -> Any:
     return te.sqrt(value * value + c[0])
 
@@ -45,6 +50,9 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
     "a sum of both": (lambda i, j: 2.0 * te.sqrt(soft(down(i, j)) + right(i, j)), 2),
     "one in two functions": (lambda i, j: te.exp(down(i, j)) + te.sin(down(i, j)), 1),
     "clamped": (lambda i, j: te.exp(clamped(i, j)) * w[i, j], 1),
+    "guarded": (lambda i, j: soft(guarded(i, j)) * 2.0, 1),
+    "guarded, beside neighbours": (lambda i, j: 2.0 * te.exp(guarded(i, j) * down(i, j)), 1),
+    "a factor of one place": (lambda i, j: 2.0 * te.exp(x[i, j] * down(i, j)), 1),
     "tensors at two places": (lambda i, j: 2.0 * te.exp(x[i, j] * w[i, j + 1]), 1),
     "the result is the function": (lambda i, j: te.exp(down(i, j)), 0),
     "one place": (lambda i, j: 2.0 * te.exp(x[i, j] * w[i, j] * c[1]), 0),
@@ -101,6 +109,14 @@ def test_parts_of_maps(name: str) -> None:
 def test_parts_of_sums(name: str, rows: bool) -> None:
     body, parts = SUMMED[name]
     check_parts(summed(body, rows), parts)
+
+
+def test_a_part_holds_the_guards_of_what_it_reads() -> None:
+    """``sqrt((if i > 0 then x[i - 1] - x[i] else 1/2)**2 + c)``: x has no row -1."""
+    found = stencil_parts(mapped(CASES["guarded"][0]).op)
+    assert found is not None
+    [part] = [op for op in Graph(found).ops if "stencil" in op.name]
+    assert op_name(part.body[0]) == "if_then_else"
 
 
 @pytest.mark.parametrize("make", [mapped, summed])

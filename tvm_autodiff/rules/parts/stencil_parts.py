@@ -12,7 +12,17 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 from ...expr.costly import is_slow
-from ...expr.nodes import Axis, Expr, Tensor, is_float, is_load, node_id, operands
+from ...expr.nodes import (
+    BRANCHES,
+    Axis,
+    Expr,
+    Tensor,
+    is_float,
+    is_load,
+    node_id,
+    op_name,
+    operands,
+)
 from ...expr.rewrite import contains_load, depends_on, postorder, preorder
 from ...graph.stage import Operation, reduction_of
 from ..reductions.reducers import classify
@@ -89,7 +99,10 @@ def _common_part(
         node = nodes.pop(-heapq.heappop(pending))
         if not pending and node_id(node) != node_id(function):
             found = node if len(places[node_id(node)]) > 1 else found
-        for part in () if is_load(node) else operands(node):
+        # what is left is not above a read, and a side of a branch may guard what it reads
+        if is_load(node) or op_name(node) in BRANCHES:
+            break
+        for part in operands(node):
             number = numbers[node_id(part)]
             if is_float(part) and places[node_id(part)] and number not in nodes:
                 nodes[number] = part
