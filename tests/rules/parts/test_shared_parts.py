@@ -10,9 +10,8 @@ import pytest
 from tvm import te
 
 import tvm_autodiff as ad
-from tests.evaluate import evaluate_graph
 from tests.gradient_case import check_numbers
-from tvm_autodiff.graph.graph import Graph, tensors_read_by
+from tests.rules.parts.stored_parts import check_parts
 from tvm_autodiff.rules.parts.shared_parts import shared_parts
 
 x = te.placeholder((5, 4), "float64", name="x")
@@ -65,16 +64,7 @@ def data() -> list[tuple[Any, Any]]:
 def test_parts_and_values(name: str) -> None:
     body, parts = CASES[name]
     y = te.compute((5, 4), body, name="y")
-    found = shared_parts(y.op)
-    if not parts:
-        assert found is None
-        return
-    assert found is not None
-    names = [str(op.name) for op in Graph(found).ops]
-    assert sum("shared" in one for one in names) == parts
-    assert any("shared" in tensor.op.name for tensor in tensors_read_by(found[0].op))
-    want, got = (evaluate_graph([one], data())[0] for one in (y, found[0]))
-    np.testing.assert_allclose(got, want, rtol=1e-14)
+    check_parts(y, shared_parts, "shared", parts, data())
 
 
 @pytest.mark.parametrize("name", CASES)

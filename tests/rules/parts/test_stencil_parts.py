@@ -12,8 +12,9 @@ from tvm import te
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tests.gradient_case import check_numbers
+from tests.rules.parts.stored_parts import check_parts
 from tvm_autodiff.expr.nodes import op_name
-from tvm_autodiff.graph.graph import Graph, tensors_read_by
+from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import shape_of
 from tvm_autodiff.rules.parts.stencil_parts import stencil_parts
 
@@ -85,30 +86,17 @@ def data() -> list[tuple[Any, Any]]:
     return [(tensor, rng.uniform(1, 2, shape_of(tensor))) for tensor in (x, w, c)]
 
 
-def check_parts(y: Any, parts: int) -> None:
-    found = stencil_parts(y.op)
-    if not parts:
-        assert found is None
-        return
-    assert found is not None
-    names = [str(op.name) for op in Graph(found).ops]
-    assert sum("stencil" in one for one in names) == parts
-    assert any("stencil" in tensor.op.name for tensor in tensors_read_by(found[0].op))
-    want, got = (evaluate_graph([one], data())[0] for one in (y, found[0]))
-    np.testing.assert_allclose(got, want, rtol=1e-14)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_parts_of_maps(name: str) -> None:
     body, parts = CASES[name]
-    check_parts(mapped(body), parts)
+    check_parts(mapped(body), stencil_parts, "stencil", parts, data())
 
 
 @pytest.mark.parametrize("rows", [False, True])
 @pytest.mark.parametrize("name", SUMMED)
 def test_parts_of_sums(name: str, rows: bool) -> None:
     body, parts = SUMMED[name]
-    check_parts(summed(body, rows), parts)
+    check_parts(summed(body, rows), stencil_parts, "stencil", parts, data())
 
 
 def test_a_part_holds_the_guards_of_what_it_reads() -> None:

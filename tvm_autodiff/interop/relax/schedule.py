@@ -37,7 +37,8 @@ def schedule(
     Operators are legalised first. Calls of functions that were not made from te, and everything
     else that is not te, are unchanged; `explain` lists them with the reason. Run this pass last.
     `build` compiles the module, or ``tvm.compile(..., tir_pipeline="tvm_autodiff")`` for the same
-    CPU.
+    CPU; only `build` also sets the options without which LLVM 22 compiles some numbers of 16 bits
+    wrongly.
 
     Parameters
     ----------
