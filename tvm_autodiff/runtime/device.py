@@ -15,7 +15,7 @@ import tvm_ffi
 
 from ..errors import CallError, LoweringError
 from .arrays import Array, ArrayKind, kind_of, numpy_kind
-from .calls.results import NumberOf
+from .calls.results import NumberOf, is_number
 from .calls.signature import TensorSpec
 from .compiled import CompiledFunction
 from .device_arrays import (
@@ -141,7 +141,7 @@ class DeviceFunction(CompiledFunction):
         kind = kind_of(array)
         if updated and (kind is None or isinstance(array, np.generic)):
             raise CallError(f"argument {spec.name!r} is updated: pass an array, not a number")
-        if kind is None and isinstance(array, (int, float)) and not spec.shape:
+        if is_number(array, spec):
             array = NumberOf(spec)(array)
             kind = numpy_kind()
         if kind is None:

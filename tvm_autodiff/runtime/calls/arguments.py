@@ -16,7 +16,7 @@ from ..arrays import Array, ArrayKind, is_masked, is_recorded, kind_of, numpy_ki
 from ..files.manifest import Manifest
 from .call_sizes import temporaries_of
 from .overlap import first_overlap
-from .results import NumberOf
+from .results import NumberOf, is_number
 from .signature import Signature, TensorSpec, dim_text, dim_value
 
 
@@ -136,7 +136,7 @@ class CheckedArguments:
     ) -> tuple[ArrayKind | None, Any]:
         kind = kind_of(array)
         follow: ArrayKind | None = kind
-        if kind is None and isinstance(array, (int, float)) and not spec.shape and not updated:
+        if is_number(array, spec) and not updated:
             array = NumberOf(spec)(array)
             kind, follow = numpy_kind(), None
         if kind is None:

@@ -15,7 +15,20 @@ from ...expr.dtypes import integer_range
 from ..arrays import Array, ArrayKind, kind_of, numpy_dtype, numpy_kind
 from .signature import TensorSpec
 
-NUMBERS = frozenset((int, float))  #: types that a call takes for an array of rank 0
+
+def is_number(value: Any, spec: TensorSpec) -> bool:
+    """Whether a number stands for an array of rank 0: Python's, or numpy's of another dtype.
+
+    Examples
+    --------
+    >>> step = TensorSpec("step", (), "float32")
+    >>> is_number(0.1, step), is_number(np.float64(0.1), step), is_number(np.ones(()), step)
+    (True, True, False)
+    """
+    if isinstance(value, np.generic):
+        known = value.dtype.kind in "biuf" and value.dtype != numpy_dtype(spec.dtype)
+        return known and not spec.shape
+    return isinstance(value, (int, float)) and not spec.shape
 
 
 class QuickCall(NamedTuple):
@@ -64,8 +77,9 @@ class NumberOf:
             self._high = float(limits.max) * (1 + float(limits.eps) / 4)
             self._low = -self._high
 
-    def __call__(self, number: float) -> np.ndarray:
+    def __call__(self, given: float | np.generic) -> np.ndarray:
         """The array of a number; `CallError` if its dtype does not hold it."""
+        number: float = given.item() if isinstance(given, np.generic) else given
         fits = self._low <= number <= self._high
         if self._whole:
             fits = fits and number == int(number)
@@ -114,7 +128,7 @@ def quick_call(
     for number, (array, spec) in enumerate(zip(arrays, specs, strict=False)):
         kind = kind_of(array)
         scalar = number < len(inputs) and not spec.shape and number not in updated
-        if kind is None and type(array) in NUMBERS and scalar:
+        if scalar and is_number(array, spec):
             numbers[number] = NumberOf(spec)
             kinds.append(None)
             continue
