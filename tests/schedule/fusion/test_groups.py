@@ -15,6 +15,7 @@ from tvm_autodiff.compile import build
 from tvm_autodiff.schedule import machine as hardware
 from tvm_autodiff.schedule.cpu.rows import fused_rows
 from tvm_autodiff.schedule.declined import Declined
+from tvm_autodiff.schedule.fusion import row_kernels
 from tvm_autodiff.schedule.fusion.groups import FusionGroup
 from tvm_autodiff.schedule.fusion.kernels import cut
 from tvm_autodiff.schedule.rewrites.normal_form import normal_form
@@ -245,3 +246,30 @@ def test_few_chosen_components_of_many_rows_are_computed_apart(components):
     seen = te.compute((8, 500, components), component, name="seen")
     together = [g for g in groups_of([seen]) if "seen" in [op.name for op in g.ops]]
     assert bool(together) == (components == 40)
+
+
+def sum_of_exponentials(x, column):
+    row = te.compute(x.shape, lambda i, j: te.exp(x[i, j] - column[j]), name="row")
+    k = te.reduce_axis((0, x.shape[1]), "k")
+    return te.compute((x.shape[0],), lambda i: te.sum(row[i, k], axis=k), name="total")
+
+
+def test_rows_of_members_are_looked_for_once(monkeypatch):
+    """However many kernels ask whether they join them."""
+    places, calls = row_kernels._places, []
+
+    def counting(*args):
+        calls.append(args)
+        return places(*args)
+
+    monkeypatch.setattr(row_kernels, "_places", counting)
+    counts = []
+    for number in (8, 16, 32):
+        x = te.placeholder((40, 64), name="x")
+        columns = [te.placeholder((64,), name=f"c{n}") for n in range(number)]
+        sums = [sum_of_exponentials(x, column) for column in columns]
+        calls.clear()
+        [group] = groups_of(sums)
+        assert len(group.parts) >= number
+        counts.append(len(calls))
+    assert 0 < counts[2] - counts[1] <= 2.1 * (counts[1] - counts[0])

@@ -18,7 +18,8 @@ from ...graph.sizes.equal_sizes import is_same
 from ...graph.stage import Extent, Operation, axis_range
 from ..kernel import Kernel
 from .joined_maps import MapWork, map_work
-from .row_kernels import RowKernel, natural_rows, placed_rows
+from .placed_rows import placed_rows
+from .row_kernels import RowKernel, natural_rows
 
 Key = tuple[int, int]
 

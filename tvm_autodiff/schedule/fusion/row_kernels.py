@@ -1,14 +1,14 @@
-"""Finds the axes at which a kernel can join the rows of a fusion group.
+"""Kernels with the axes that are the rows of a fusion group.
 
 A member computes elements of a row, reduces within it, or reduces across the rows. A kernel that
-shares no rows with the group, reads outside its row, or does not run well row by row is not a
-member.
+does not run well row by row is not a member.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from ...expr.costly import is_expensive
 from ...expr.nodes import (
@@ -31,7 +31,6 @@ from ...graph.stage import (
     axis_range,
     bodies,
     is_compute,
-    outputs_of,
     reduced_axes,
     reduction_bounds,
     reduction_of,
@@ -79,6 +78,26 @@ class RowKernel:
             return [axis.var for axis in self.row_axes]
         return [] if self.across else [op.axis[number].var for number in self.rows]
 
+    @cached_property
+    def read_places(self) -> list[tuple[tuple[int, int], tuple[int, ...] | None]]:
+        """For each read, the key of the tensor, and the positions of the rows in its index; None if
+        one is not there.
+        """
+        return [
+            (tensor_key(tensor), _places(indices, variables))
+            for op in self.kernel.ops
+            for variables in (self.row_vars(op),)
+            for tensor, indices in self.kernel.reads[hash(op)]
+        ]
+
+
+def _places(indices: Sequence[Expr], rows: Sequence[Var]) -> tuple[int, ...] | None:
+    """The positions of the rows in an index."""
+    ids = [node_id(index) for index in indices]
+    if not rows or any(node_id(var) not in ids for var in rows):
+        return None
+    return tuple(ids.index(node_id(var)) for var in rows)
+
 
 def natural_rows(kernel: Kernel, certain: bool) -> RowKernel | None:
     """A kernel by itself, with its natural rows.
@@ -92,16 +111,16 @@ def natural_rows(kernel: Kernel, certain: bool) -> RowKernel | None:
         return None
     reduction = reduction_of(op)
     if reduction is None:
-        return None if certain else _checked(RowKernel(kernel, _outer_axes(op)))
+        return None if certain else checked_rows(RowKernel(kernel, _outer_axes(op)))
     if _has_reuse(op, reduction):
         return None
     if len(op.axis) and contiguous_run(op, reduction.axes) >= 2 * MIN_LANES:
         if _slides(op, reduction):
             return None
-        return _checked(RowKernel(kernel, tuple(range(len(op.axis)))))
+        return checked_rows(RowKernel(kernel, tuple(range(len(op.axis)))))
     if certain or contiguous_run(op, op.axis) < 2 * MIN_LANES:
         return None
-    return _checked(RowKernel(kernel, (0,), across=True))
+    return checked_rows(RowKernel(kernel, (0,), across=True))
 
 
 def lone_rows(kernel: Kernel) -> RowKernel | None:
@@ -165,78 +184,7 @@ def _outer_axes(op: Operation) -> tuple[int, ...]:
     return tuple(range(count)) if inner >= 2 * MIN_LANES else ()
 
 
-def placed_rows(kernel: Kernel, members: Sequence[RowKernel]) -> RowKernel | None:
-    """The kernel as a member of a fusion group, if its reads determine which axes are the rows."""
-    if not is_compute(kernel.root) or not _starts_at_zero(kernel.root):
-        return None
-    found = list(_votes(kernel, members)) or list(_sibling_votes(kernel, members))[:1]
-    if not found or any(vote is None or vote != found[0] for vote in found):
-        return None
-    assert found[0] is not None
-    across, rows = found[0]
-    return _checked(RowKernel(kernel, rows, across))
-
-
-_Vote = tuple[bool, tuple[int, ...]]
-
-
-def _votes(kernel: Kernel, members: Sequence[RowKernel]) -> Iterator[_Vote | None]:
-    """The rows according to each read between the kernel and the members."""
-    writers = {
-        tensor_key(tensor): member
-        for member in members
-        for op in member.kernel.ops
-        for tensor in outputs_of(op)
-    }
-    for op in kernel.ops:
-        for tensor, indices in kernel.reads[hash(op)]:
-            writer = writers.get(tensor_key(tensor))
-            if writer is not None:
-                yield None if writer.across else _axes_at(op, [indices[n] for n in writer.rows])
-    mine = {tensor_key(tensor) for op in kernel.ops for tensor in outputs_of(op)}
-    for member in members:
-        for op in member.kernel.ops:
-            for tensor, indices in member.kernel.reads[hash(op)]:
-                if tensor_key(tensor) in mine:
-                    places = _places(indices, member.row_vars(op))
-                    yield None if places is None else (False, places)
-
-
-def _sibling_votes(kernel: Kernel, members: Sequence[RowKernel]) -> Iterator[_Vote | None]:
-    """The rows of a kernel that reads what members read in their rows."""
-    known: dict[tuple[int, int], tuple[int, ...]] = {}
-    for member in members:
-        for op in member.kernel.ops:
-            for tensor, indices in member.kernel.reads[hash(op)]:
-                places = _places(indices, member.row_vars(op))
-                if places:
-                    known.setdefault(tensor_key(tensor), places)
-    for op in kernel.ops:
-        for tensor, indices in kernel.reads[hash(op)]:
-            if tensor_key(tensor) in known:
-                vote = _axes_at(op, [indices[n] for n in known[tensor_key(tensor)]])
-                if vote is not None:
-                    yield vote
-
-
-def _axes_at(op: Operation, indices: Sequence[Expr]) -> _Vote | None:
-    """The axes of a stage that are indices: all output axes, or all reduced ones."""
-    for across, axes in ((False, list(op.axis)), (True, list(reduced_axes(op)))):
-        numbers = {node_id(axis.var): number for number, axis in enumerate(axes)}
-        if all(node_id(index) in numbers for index in indices):
-            return across, tuple(numbers[node_id(index)] for index in indices)
-    return None
-
-
-def _places(indices: Sequence[Expr], rows: Sequence[Var]) -> tuple[int, ...] | None:
-    """The positions of the rows in an index."""
-    ids = [node_id(index) for index in indices]
-    if not rows or any(node_id(var) not in ids for var in rows):
-        return None
-    return tuple(ids.index(node_id(var)) for var in rows)
-
-
-def _checked(member: RowKernel) -> RowKernel | None:
+def checked_rows(member: RowKernel) -> RowKernel | None:
     """The member, if it runs well row by row."""
     op = member.kernel.root
     reduction = reduction_of(op)

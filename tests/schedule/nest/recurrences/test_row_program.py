@@ -12,6 +12,7 @@ from tvm import te
 from tests.evaluate import evaluate
 from tvm_autodiff.graph.kinds.loop import Step, step_of
 from tvm_autodiff.schedule.declined import Declined
+from tvm_autodiff.schedule.nest.recurrences import row_program as module
 from tvm_autodiff.schedule.nest.recurrences.affine_states import AffineStates, affine_states
 from tvm_autodiff.schedule.nest.recurrences.row_program import RowProgram, row_program
 from tvm_autodiff.schedule.nest.recurrences.state_latency import latency_of
@@ -98,6 +99,15 @@ def test_points_are_counted() -> None:
     assert "more than 12 points" in found.reason
     # nine terms of three sums, three choices, one result
     assert isinstance(row_program(product_step(), 1, 13), RowProgram)
+
+
+def test_a_large_stage_is_declined_before_its_points_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module._Writer, "program", lambda writer: pytest.fail("it was written"))
+    found = row_program(product_step(), 1, 8)
+    assert isinstance(found, Declined)
+    assert "more than 8 points" in found.reason
 
 
 def scalar(value: Any) -> te.Tensor:

@@ -36,14 +36,18 @@ from ....expr.nodes import (
 )
 from ....expr.rewrite import Rewriter, expand_lets, postorder
 from ....expr.sharing.lets import merge_equal
+from ....graph.graph import topological
 from ....graph.kinds.loop import Step
 from ....graph.stage import (
+    Extent,
     Operation,
     Reduction,
+    axis_range,
     bodies,
     bounds_of,
     is_compute,
     is_placeholder,
+    loop_axes,
     outputs_of,
     reduction_of,
     shape_of,
@@ -117,10 +121,25 @@ def row_program(step: Step, axes: int, most: int) -> RowProgram | Declined:
         return other_kind("the size of a row is not literal")
     if any(dtype_of(tensor) not in DTYPES for tensor in (*step.inputs, *step.outputs)):
         return other_kind("it has elements that are not plain numbers")
+    large = _too_large(step, extents, most)
+    if large is not None:
+        return large
     try:
         return _Writer(step, tuple(int(extent) for extent in extents), most).program()
     except _CannotError as found:
         return found.declined
+
+
+def _too_large(step: Step, extents: Sequence[Extent], most: int) -> Declined | None:
+    """Why not, if a row of one stage takes too many points: told before any of them is written."""
+    for op in topological(step.outputs):
+        ranges = [axis_range(axis)[1] for axis in loop_axes(op)] if is_compute(op) else []
+        if not ranges or not all(isinstance(n, int) for n in ranges):
+            continue
+        rows, row = ranges[: len(extents)], ranges[len(extents) :]
+        if rows == list(extents) and prod(map(int, row)) > most:
+            return no_gain(f"a row of {op.name} takes more than {most} points")
+    return None
 
 
 class _CannotError(Exception):

@@ -7,6 +7,7 @@ from itertools import permutations
 
 from .....expr.costly import is_expensive
 from .....expr.nodes import Axis, Expr, is_float, node_id, op_name
+from .....expr.remembered import remembered
 from .....expr.rewrite import depends_on, expand_lets, postorder, substituter
 from .....expr.structural import StructuralKeys
 from .....graph.stage import Operation, Reduction, axis_range, reduction_of
@@ -15,6 +16,7 @@ from ....nest.access import streamed
 from ....nest.inside import unit_strides_inside
 
 
+@remembered(1 << 8)
 def aligned(op: Operation, like: Operation) -> list[Expr] | None:
     """What a reduction reduces, over the axes of another one whose work it shares.
 
