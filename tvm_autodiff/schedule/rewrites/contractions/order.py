@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import chain, combinations, product
 from math import prod
 from typing import TypeVar
 
@@ -201,8 +201,11 @@ class _Search:
             axes: Variables = frozenset().union(*chosen)
             needed = [one for one, factor in items.items() if factor & axes]
             inside = frozenset[int]().union(*(items[one] for one in needed))
-            free = [n for n, factor in items.items() if n not in needed and factor <= inside]
-            for more in ((), *subsets(free)):
+            free: dict[Variables, list[Merged]] = {}
+            for one, factor in items.items():
+                if factor and one not in needed and factor <= inside:
+                    free.setdefault(factor, []).append(one)
+            for more in _choices(list(free.values())):
                 if len(needed) + len(more) < len(items):
                     yield axes, (*needed, *more)
 
@@ -211,6 +214,19 @@ class _Search:
         before.
         """
         return 0 if loops == self.kept else STORE * points(loops, self.extents)
+
+
+def _choices(kinds: Sequence[Sequence[Item]]) -> Iterator[list[Item]]:
+    """Any number of each kind of equal items, few first; of many none or all of each kind, of very
+    many none or all.
+    """
+    numbers, most = [range(len(kind) + 1) for kind in kinds], 4**MAX_SEARCHED
+    if prod(map(len, numbers)) > most:
+        if 2 ** len(kinds) > most:
+            kinds = [list(chain(*kinds))]
+        numbers = [range(0, len(kind) + 1, len(kind)) for kind in kinds]
+    for counts in sorted(product(*numbers), key=lambda one: (sum(one), [-n for n in one])):
+        yield list(chain(*(kind[:count] for kind, count in zip(kinds, counts, strict=True))))
 
 
 def _eliminated(
