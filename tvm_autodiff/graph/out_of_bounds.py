@@ -187,15 +187,18 @@ def _reads_data(roots: Sequence[Expr]) -> bool:
 
 
 def is_inside(read: Expr, axes: Sequence[Axis]) -> bool:
-    """Whether each index is simply an axis that is as long as the dimension."""
+    """Whether each index is simply an axis that is as long as the dimension, or a number in it."""
     extents = {node_id(axis.var): axis.dom for axis in axes}
     for index, dim in zip(operands(read), load_tensor(read).shape, strict=True):
+        number, size = const_value(index), const_value(dim)
+        if number is not None and size is not None and 0 <= number < size:
+            continue
         dom = extents.get(node_id(index))
         if dom is None or const_value(dom.min) != 0:
             return False
         if node_id(dom.extent) != node_id(dim):
-            have, want = const_value(dom.extent), const_value(dim)
-            if have is None or want is None or have > want:
+            have = const_value(dom.extent)
+            if have is None or size is None or have > size:
                 return False
     return True
 

@@ -31,6 +31,7 @@ from .emit.program import Program, assemble, assemble_parts, is_direct
 from .emit.rewind_function import kept_step, rewind_step
 from .emit.step_order import in_order_of_memory
 from .emit.updates import Step, Update, order_updates
+from .fusion.computed_again import with_pairs_computed_again
 from .fusion.groups import FusionGroup
 from .fusion.kernels import cut
 from .fusion.repetition import repeated
@@ -106,6 +107,7 @@ class Plan:
         tensors = rewritten(outputs, BEFORE_KERNELS, kind, exact)
         # a sum of one element is that of an input, which nothing would write to the output
         tensors = [copy_of(one) if is_placeholder(one.op) else one for one in tensors]
+        tensors = with_pairs_computed_again(tensors, self.machine)
         if kind == "llvm":
             tensors = with_stored_summands(tensors, self.machine)
             tensors = with_stored_functions(tensors, self.machine)

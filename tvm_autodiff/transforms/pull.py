@@ -26,6 +26,7 @@ from ..graph.stage import Extent, Operation, outputs_of
 from ..rules.equal_forms import equal_forms
 from ..rules.equal_windows import equal_windows
 from ..rules.parts.decided_parts import decided_parts
+from ..rules.parts.pair_parts import pair_parts
 from ..rules.parts.placed_parts import placed_parts
 from ..rules.parts.repeated_parts import repeated_parts
 from ..rules.parts.shared_parts import shared_parts
@@ -115,7 +116,8 @@ def pullback_of(op: Operation, of_rows: bool = False) -> Pullback:
     kind = kind_of(op)
     if isinstance(kind, Compute) and not of_rows and not stopped_reads(op):
         forms = (
-            *(repeated_parts, placed_parts, decided_parts, stencil_parts, shared_parts),
+            *(repeated_parts, placed_parts, decided_parts, stencil_parts, pair_parts),
+            *(shared_parts,),
             *(equal_windows, solved_form),
         )
         parts = next((found for form in forms if (found := form(op)) is not None), None)

@@ -8,28 +8,15 @@ has as many terms again.
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ...expr.costly import is_slow
-from ...expr.nodes import (
-    BRANCHES,
-    Axis,
-    Expr,
-    Tensor,
-    is_float,
-    is_load,
-    node_id,
-    op_name,
-    operands,
-)
+from ...expr.nodes import Axis, Expr, Tensor, node_id, operands
 from ...expr.rewrite import contains_load, depends_on, postorder, preorder
 from ...graph.stage import Operation, reduction_of
 from ..reductions.reducers import classify
+from .common_part import Place, common_part, places_below
 from .stored import needed_operands, parts_of
-
-#: the elements that an expression reads, by their indices
-_Places = frozenset[tuple[int, ...]]
 
 
 def stencil_parts(op: Operation) -> list[Tensor] | None:
@@ -51,31 +38,18 @@ def stencil_parts(op: Operation) -> list[Tensor] | None:
         return None
     order = postorder(found.sources)
     numbers = {node_id(node): number for number, node in enumerate(order)}
-    places = _places_of(order, found.axes)
+    places = places_below(order, lambda read: place_of(read, found.axes))
     results = set() if reduction is not None else set(map(node_id, found.sources))
     parts: dict[int, Expr] = {}
     for node in preorder(found.sources, needed_operands):
         if is_slow(node) and node_id(node) not in results:
-            part = _common_part(node, places, numbers)
+            part = common_part(node, places, numbers)
             if part is not None:
                 parts[node_id(part)] = part
     return found.stored(list(parts.values()), "stencil") if parts else None
 
 
-def _places_of(order: Sequence[Expr], axes: Sequence[Axis]) -> dict[int, _Places]:
-    """By which indices floats are read whose elements are as many as the points of the loops."""
-    found: dict[int, _Places] = {}
-    for node in order:
-        inside = (found[node_id(part)] for part in operands(node))
-        place = _place(node, axes) if is_load(node) and is_float(node) else None
-        if is_load(node):
-            found[node_id(node)] = frozenset() if place is None else frozenset((place,))
-        else:
-            found[node_id(node)] = frozenset[tuple[int, ...]]().union(*inside)
-    return found
-
-
-def _place(read: Expr, axes: Sequence[Axis]) -> tuple[int, ...] | None:
+def place_of(read: Expr, axes: Sequence[Axis]) -> Place | None:
     """The indices of a read, if each axis moves one of them, and none moves by several or data."""
     moved = []
     for index in operands(read):
@@ -85,26 +59,3 @@ def _place(read: Expr, axes: Sequence[Axis]) -> tuple[int, ...] | None:
         moved += own
     every = sorted(moved) == list(range(len(axes)))
     return tuple(map(node_id, operands(read))) if every else None
-
-
-def _common_part(
-    function: Expr, places: Mapping[int, _Places], numbers: Mapping[int, int]
-) -> Expr | None:
-    """The smallest part of a function's operands through which alone it depends on elements at
-    several places.
-    """
-    found = None
-    pending, nodes = [-numbers[node_id(function)]], {numbers[node_id(function)]: function}
-    while pending:
-        node = nodes.pop(-heapq.heappop(pending))
-        if not pending and node_id(node) != node_id(function):
-            found = node if len(places[node_id(node)]) > 1 else found
-        # what is left is not above a read, and a side of a branch may guard what it reads
-        if is_load(node) or op_name(node) in BRANCHES:
-            break
-        for part in operands(node):
-            number = numbers[node_id(part)]
-            if is_float(part) and places[node_id(part)] and number not in nodes:
-                nodes[number] = part
-                heapq.heappush(pending, -number)
-    return found

@@ -7,7 +7,7 @@ repeats no expensive work and, after a reduction, the elementwise stage that is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...expr.costly import SLOW
@@ -127,7 +127,7 @@ def inline_producers(outputs: Sequence[Tensor], constants: bool = False) -> list
             continue
         current = retarget(op, lambda tensor: replaced.get(tensor_key(tensor)))[0].op
         if is_compute(current):
-            current = _absorb(current, absorbed)
+            current = absorb(current, absorbed)
         for old, new in zip(outputs_of(op), outputs_of(current), strict=True):
             if tensor_key(old) != tensor_key(new):
                 replaced[tensor_key(old)] = new
@@ -138,7 +138,9 @@ def inline_producers(outputs: Sequence[Tensor], constants: bool = False) -> list
     return [replaced.get(tensor_key(tensor), tensor) for tensor in outputs]
 
 
-def _absorb(op: Operation, absorbed: dict[tuple[int, int], Operation]) -> Operation:
+def absorb(op: Operation, absorbed: Mapping[tuple[int, int], Operation]) -> Operation:
+    """A stage that computes elements of some stages itself, which are known by their tensors."""
+
     def expand(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
         producer = absorbed.get(tensor_key(tensor))
         if producer is None:
@@ -175,7 +177,7 @@ def worth_inlining(original: Operation, current: Operation, readers: Sequence[Op
     for consumer in readers:
         if not is_compute(consumer):
             return False
-        here = _sites(consumer, tensor)
+        here = sites_of(consumer, tensor)
         sites += here
         reads += here * iterations(consumer)
         reduces |= reduction_of(consumer) is not None
@@ -194,7 +196,7 @@ def worth_inlining(original: Operation, current: Operation, readers: Sequence[Op
     return not reduces and reads <= 2 * elements
 
 
-def _sites(consumer: Operation, tensor: Tensor) -> int:
+def sites_of(consumer: Operation, tensor: Tensor) -> int:
     key = tensor_key(tensor)
     return sum(
         1
