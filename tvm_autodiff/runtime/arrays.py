@@ -118,26 +118,28 @@ class NumpyKind:
     def maker(self, shape: Sequence[int], dtype: str) -> Callable[[], Array] | None:
         """A fast `empty` for results, or None."""
         kind = numpy_dtype(dtype)
-        # numpy does not export empty arrays in a form that TVM accepts
-        if kind.kind not in "fiubV" or 0 in shape:
+        if kind.kind not in "fiubV":
             return None
         if prod(shape) * kind.itemsize > KEPT_BY_MALLOC and kind.kind != "V":
             return RecycledMemory(shape, kind)
         return partial(np.empty, tuple(shape), kind)
 
     def viewer(self, shape: Sequence[int], dtype: str) -> Callable[[Array], Any] | None:
-        """A fast `borrow` for arrays of dtypes that numpy does not export."""
+        """A fast `borrow` for arrays of dtypes that numpy does not export, and for empty ones."""
         kind = numpy_dtype(dtype)
-        return _Viewer(tuple(shape), kind) if _dlpack_dtype(kind) is not kind else None
+        exported = _dlpack_dtype(kind) is kind and 0 not in shape
+        return None if exported else _Viewer(tuple(shape), kind)
 
 
 class _Viewer:
-    """TVM arrays over the memory of numpy arrays of a shape and a dtype that numpy does not export.
+    """TVM arrays over the memory of numpy arrays of a shape and a dtype that numpy does not export,
+    or of none: numpy gives those strides of zero, which are no layout to TVM.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
         self._shape, self._dtype, self._raw = shape, dtype, _dlpack_dtype(dtype)
-        self._view = reinterpreting(shape, dtype.name)
+        nothing = empty(shape, dtype.name) if 0 in shape else None
+        self._view = reinterpreting(shape, dtype.name) if nothing is None else lambda _: nothing
 
     def __call__(self, array: np.ndarray) -> Any:
         """The TVM array; raises for an array of another shape, dtype or order."""
