@@ -8,9 +8,11 @@ derivative of an energy of points with three components has six times six.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from ...expr.build import all_of, cast, negate
 from ...expr.costly import is_slow
+from ...expr.integers.tried_values import literal_box, tried_values
 from ...expr.nodes import (
     BRANCHES,
     Axis,
@@ -25,11 +27,11 @@ from ...expr.nodes import (
 )
 from ...expr.rewrite import contains_load, depends_on, postorder, preorder
 from ...graph.out_of_bounds import is_inside
-from ...graph.stage import Operation, reduction_of
+from ...graph.stage import Operation, axis_range, reduction_of
 from ..reductions.reducers import classify
-from .common_part import Place, common_part, places_below
+from .common_part import Place, Places, common_part, places_below
 from .stencil_parts import place_of
-from .stored import Parts, needed_operands, parts_of
+from .stored import Parts, parts_of
 
 
 def pair_parts(op: Operation) -> list[Tensor] | None:
@@ -39,9 +41,9 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
     ``y = Σ_ij exp(-((x[i, 0] - x[j, 0])**2 + (x[i, 1] - x[j, 1])**2))  →  p[i, j] = (x[i, 0] -
     x[j, 0])**2 + (x[i, 1] - x[j, 1])**2, y = Σ_ij exp(-p[i, j])``
 
-    A part reads more elements than loops change it, and more than two, each by some of the loops
-    or at data: for a loop alone over elements of a tensor, see `stencil_parts`. In a side of a
-    choice by loops, a part calls no slow function, which may be undefined there.
+    A part reads more elements than loops change it, and more than two: each by some of the loops
+    or at data, or some of them at several places of one tensor. In a side of a choice by its own
+    loops, a part calls no slow function, which may be undefined at points that are not chosen.
     """
     reduction = reduction_of(op)
     if reduction is not None and classify(reduction.combiner, 0) != "sum":
@@ -51,41 +53,91 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
         return None
     order = postorder(found.sources)
     numbers = {node_id(node): number for number, node in enumerate(order)}
-    places = places_below(order, lambda read: _pair_place(read, found.axes))
-    certain = {node_id(node) for node in preorder(found.sources, needed_operands)}
+    of_pairs = places_below(order, lambda read: _pair_place(read, found.axes))
+    of_all = places_below(order, lambda read: _place(read, found.axes))
+    guards = _guards_of(found.sources)
     results = set() if reduction is not None else set(map(node_id, found.sources))
-    parts: dict[int, Expr] = {}
-    for node in preorder(found.sources, _chosen_by_loops):
-        if not is_slow(node) or node_id(node) in results:
-            continue
-        part = common_part(node, places, numbers)
-        if part is None:
-            continue
-        loops = found.facts[node_id(part)].axes
-        several = len(places[node_id(part)]) > max(2, len(loops))
+
+    def is_part(node: Expr, places: Mapping[int, Places]) -> bool:
+        loops, elements = found.facts[node_id(node)].axes, places[node_id(node)]
+        roles = len({place[:3] for place in elements}) if places is of_all else 0
         bounded = len(loops & found.symbolic) < 2  # the square of a size may be more than there is
-        if several and bounded and (node_id(node) in certain or _is_defined(part, found)):
-            parts[node_id(part)] = part
+        return bounded and len(elements) > max(2, len(loops), roles)
+
+    parts: dict[int, Expr] = {}
+    for node in order:
+        if not is_slow(node) or node_id(node) in results or node_id(node) not in guards:
+            continue
+        for places in (of_pairs, of_all):
+            under = [one for one in _arguments(node, places, numbers) if is_part(one, places)]
+            if under:
+                break
+        for part in under:
+            if _is_needed(part, guards[node_id(node)], found) or _is_defined(part, found):
+                parts[node_id(part)] = part
     return found.stored(list(parts.values()), "pair") if parts else None
 
 
-def _pair_place(read: Expr, axes: Sequence[Axis]) -> Place | None:
-    """The tensor and the indices of a read that loops change, if its elements are not as many as
-    the points of all loops.
+def _arguments(
+    function: Expr, places: Mapping[int, Places], numbers: Mapping[int, int]
+) -> list[Expr]:
+    """The parts through which alone a function depends on several elements: one, or one for each
+    operand.
     """
-    if place_of(read, axes) is not None:
-        return None
-    if not any(depends_on(read, [axis.var]) for axis in axes):
-        return None
-    return (*tensor_key(load_tensor(read)), *map(node_id, operands(read)))
+    whole = common_part(function, places, numbers)
+    if whole is not None:
+        return [whole]
+    wide = [one for one in operands(function) if len(places[node_id(one)]) > 1]
+    inner = [common_part(one, places, numbers) for one in wide]
+    return [one if part is None else part for one, part in zip(wide, inner, strict=True)]
 
 
-def _chosen_by_loops(node: Expr) -> tuple[Expr, ...]:
-    """The operands that are computed for every point, or for those that loops choose."""
-    if is_load(node):
-        return ()
-    by_data = op_name(node) in BRANCHES and contains_load(operands(node)[0])
-    return operands(node)[:1] if by_data else operands(node)
+def _pair_place(read: Expr, axes: Sequence[Axis]) -> Place | None:
+    """The place of a read whose elements are not as many as the points of all loops."""
+    return _place(read, axes) if place_of(read, axes) is None else None
+
+
+def _place(read: Expr, axes: Sequence[Axis]) -> Place | None:
+    """The tensor of a read that loops change, the loops, and the indices."""
+    loops = sum(depends_on(read, [axis.var]) << number for number, axis in enumerate(axes))
+    if not loops:
+        return None
+    return (*tensor_key(load_tensor(read)), loops, *map(node_id, operands(read)))
+
+
+def _guards_of(sources: Sequence[Expr]) -> dict[int, tuple[Expr, ...]]:
+    """The conditions under which loops choose a node, fewest where there are several ways to it; of
+    the nodes that data choose, none is there.
+    """
+    found: dict[int, tuple[Expr, ...]] = {node_id(source): () for source in sources}
+    for node in reversed(postorder(list(sources))):
+        own, parts = found.get(node_id(node)), operands(node)
+        if own is None or is_load(node):
+            continue
+        ways = [(part, own) for part in parts]
+        if op_name(node) in BRANCHES:
+            condition, *sides = parts
+            chosen = zip(sides, (condition, negate(condition)), strict=True)
+            ways = [(condition, own)]
+            if not contains_load(condition):
+                ways += [(side, (*own, guard)) for side, guard in chosen]
+        for part, way in ways:
+            known = found.get(node_id(part))
+            if known is None or len(way) < len(known):
+                found[node_id(part)] = way
+    return found
+
+
+def _is_needed(part: Expr, guards: Sequence[Expr], found: Parts) -> bool:
+    """Whether each value of a part is needed at some point: other loops choose it there."""
+    if not guards:
+        return True
+    own = [found.axes[number].var for number in found.facts[node_id(part)].axes]
+    if any(depends_on(guard, own) for guard in guards):
+        return False
+    box = literal_box({axis.var: axis_range(axis) for axis in found.axes})
+    values = tried_values(cast("int32", all_of(guards)), box)
+    return values is not None and 1 in values
 
 
 def _is_defined(part: Expr, found: Parts) -> bool:
