@@ -131,6 +131,16 @@ DIFFERENTIATE = {
         InvalidArgumentError,
         r"inputs\[0\] must be a te.Tensor.*got ndarray",
     ),
+    "input is a variable": (
+        lambda: ad.differentiate(y, [te.var("rate", "float32")]),
+        InvalidArgumentError,
+        r"inputs\[0\] must be a te.Tensor.*got Var: a number is a te.placeholder of shape \(\)",
+    ),
+    "built for a variable": (
+        lambda: ad.build([x, te.var("rate", "float32")], y),
+        InvalidArgumentError,
+        r"inputs\[1\] must be a te.Tensor.*got Var: a number is a te.placeholder of shape \(\)",
+    ),
     "input is an element": (
         lambda: ad.differentiate(y, [x[0]]),
         InvalidArgumentError,

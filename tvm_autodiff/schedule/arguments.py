@@ -13,7 +13,7 @@ from typing import Any
 from ..codegen.stages.primfunc import external_symbols
 from ..codegen.stages.sizes import known_sizes
 from ..errors import InvalidArgumentError, LoweringError
-from ..expr.nodes import Tensor, dtype_of, is_tensor, node_id, tensor_key
+from ..expr.nodes import Tensor, dtype_of, is_expr, is_tensor, node_id, tensor_key
 from ..expr.simplify import prove_equal
 from ..graph.free_variables import free_variables
 from ..graph.graph import Graph
@@ -36,9 +36,10 @@ def tensors_of(value: Any, what: str) -> list[Tensor]:
     seen: dict[tuple[int, int], int] = {}
     for number, tensor in enumerate(tensors):
         if not is_tensor(tensor):
+            hint = ": a number is a te.placeholder of shape ()" if is_expr(tensor) else ""
             raise InvalidArgumentError(
                 f"{what}[{number}] must be a te.Tensor (a te.placeholder or a te.compute), "
-                f"got {type(tensor).__name__}"
+                f"got {type(tensor).__name__}{hint}"
             )
         first = seen.setdefault(tensor_key(tensor), number)
         if first != number:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidArgumentError, NotDifferentiableError
-from ..expr.nodes import Tensor, dtype_of, is_float, is_tensor, tensor_key
+from ..expr.nodes import Tensor, dtype_of, is_expr, is_float, is_tensor, tensor_key
 from ..expr.printing.text import text
 from ..expr.simplify import prove_equal
 from ..graph.graph import Graph, tensors_read_by
@@ -37,9 +37,10 @@ def as_tensor(value: Any, what: str) -> Tensor:
         For any other value.
     """
     if not is_tensor(value):
+        hint = ": a number is a te.placeholder of shape ()" if is_expr(value) else ""
         raise InvalidArgumentError(
             f"{what} must be a te.Tensor (a placeholder or the result of te.compute), "
-            f"got {type(value).__name__}"
+            f"got {type(value).__name__}{hint}"
         )
     return value
 
