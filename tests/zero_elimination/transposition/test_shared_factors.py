@@ -144,8 +144,8 @@ def squared(mine: Callable, theirs: Callable) -> tirx.Expr:
     return sum(((mine(a) - theirs(a)) * (mine(a) - theirs(a)) for a in range(3)), number(0.1))
 
 
-#: a sum over neighbours, and the factors of its gradient by the coordinates: what slow functions are
-#: of is a stage before (rules/parts/pair_parts.py)
+#: a sum over neighbours, and the factors of its gradient by the coordinates: what slow functions
+#: are of is a stage before (rules/parts/pair_parts.py)
 NEIGHBOURS = {
     "a kernel": (neighbours(lambda p, q, n: MASS[n] * te.exp(-squared(p, q))), 0),
     "a root": (neighbours(lambda p, q, n: te.sqrt(squared(p, q))), 0),
