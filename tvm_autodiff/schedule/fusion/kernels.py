@@ -197,6 +197,7 @@ def worth_inlining(original: Operation, current: Operation, readers: Sequence[Op
 
 
 def sites_of(consumer: Operation, tensor: Tensor) -> int:
+    """How often the expressions of a stage read a tensor."""
     key = tensor_key(tensor)
     return sum(
         1
