@@ -116,9 +116,8 @@ def pullback_of(op: Operation, of_rows: bool = False) -> Pullback:
     kind = kind_of(op)
     if isinstance(kind, Compute) and not of_rows and not stopped_reads(op):
         forms = (
-            *(repeated_parts, placed_parts, decided_parts, stencil_parts, pair_parts),
-            *(shared_parts,),
-            *(equal_windows, solved_form),
+            *(pair_parts, repeated_parts, placed_parts, decided_parts, stencil_parts),
+            *(shared_parts, equal_windows, solved_form),
         )
         parts = next((found for form in forms if (found := form(op)) is not None), None)
         if parts is not None:

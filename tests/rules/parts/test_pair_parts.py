@@ -49,6 +49,11 @@ def root(i: Any, j: Any) -> Any:
     return te.exp(te.sqrt(square(i, j)))
 
 
+def quotient(i: Any, j: Any) -> Any:
+    """Of two parts, the first with a slow function, of the components of one point."""
+    return (te.cos(x[i, 0]) * x[i, 1] + x[i, 2]) / (x[i, 0] * x[i, 1] + x[i, 2])
+
+
 def early(i: Any, j: Any) -> Any:
     """Reads a row that there is not for each point of the loops."""
     return te.exp(x[i - 1, 0] * z[j, 0] + x[i - 1, 1] * z[j, 1])
@@ -66,6 +71,13 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
     "chosen by data": (if_data(lambda i, j: c[0] / square(i, j)), 0),
     "rows that are not there": (
         lambda i, j: te.if_then_else(i > 0, early(te.max(i, 1), j), 0.0), 0
+    ),
+    "a quotient": (lambda i, j: 2.0 * quotient(i, j), 2),
+    "chosen by another loop": (lambda i, j: te.if_then_else(j == 1, quotient(i, j), 0.0), 2),
+    "chosen by no loop": (lambda i, j: te.if_then_else(j == M, quotient(i, j), 0.0), 1),
+    "chosen by its own loop": (lambda i, j: te.if_then_else(i > 1, quotient(i, j), 0.0), 1),
+    "neighbours": (
+        lambda i, j: w[i, j] / (1.0 + te.exp(w[te.max(i - 1, 0), j] * w[i, te.max(j - 1, 0)])), 0
     ),
     "gathered": (lambda i, j: w[i, j] * te.exp(-gathered(j)), 1),
     "one component": (lambda i, j: 2.0 * te.exp(-square(i, j, 1)), 0),

@@ -42,8 +42,8 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
     x[j, 0])**2 + (x[i, 1] - x[j, 1])**2, y = Σ_ij exp(-p[i, j])``
 
     A part reads more elements than loops change it, and more than two: each by some of the loops
-    or at data, or some of them at several places of one tensor. In a side of a choice by its own
-    loops, a part calls no slow function, which may be undefined at points that are not chosen.
+    or at data, or some of them components of one point. In a side of a choice by its own loops, a
+    part calls no slow function, which may be undefined at points that are not chosen.
     """
     reduction = reduction_of(op)
     if reduction is not None and classify(reduction.combiner, 0) != "sum":
@@ -55,14 +55,15 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
     numbers = {node_id(node): number for number, node in enumerate(order)}
     of_pairs = places_below(order, lambda read: _pair_place(read, found.axes))
     of_all = places_below(order, lambda read: _place(read, found.axes))
+    points = {_place(read, found.axes): _point(read, found.axes) for read in filter(is_load, order)}
     guards = _guards_of(found.sources)
     results = set() if reduction is not None else set(map(node_id, found.sources))
 
     def is_part(node: Expr, places: Mapping[int, Places]) -> bool:
         loops, elements = found.facts[node_id(node)].axes, places[node_id(node)]
-        roles = len({place[:3] for place in elements}) if places is of_all else 0
+        fewer = len({points[place] for place in elements}) if places is of_all else 0
         bounded = len(loops & found.symbolic) < 2  # the square of a size may be more than there is
-        return bounded and len(elements) > max(2, len(loops), roles)
+        return bounded and len(elements) > max(2, len(loops), fewer)
 
     parts: dict[int, Expr] = {}
     for node in order:
@@ -98,11 +99,16 @@ def _pair_place(read: Expr, axes: Sequence[Axis]) -> Place | None:
 
 
 def _place(read: Expr, axes: Sequence[Axis]) -> Place | None:
-    """The tensor of a read that loops change, the loops, and the indices."""
-    loops = sum(depends_on(read, [axis.var]) << number for number, axis in enumerate(axes))
-    if not loops:
-        return None
-    return (*tensor_key(load_tensor(read)), loops, *map(node_id, operands(read)))
+    """The tensor and the indices of a read that loops change."""
+    moved = any(depends_on(read, [axis.var]) for axis in axes)
+    return (*tensor_key(load_tensor(read)), *map(node_id, operands(read))) if moved else None
+
+
+def _point(read: Expr, axes: Sequence[Axis]) -> Place:
+    """The tensor of a read, and the indices that loops change: its components have others."""
+    variables = [axis.var for axis in axes]
+    moved = (node_id(one) if depends_on(one, variables) else -1 for one in operands(read))
+    return (*tensor_key(load_tensor(read)), *moved)
 
 
 def _guards_of(sources: Sequence[Expr]) -> dict[int, tuple[Expr, ...]]:
