@@ -54,6 +54,10 @@ def quotient(i: Any, j: Any) -> Any:
     return (te.cos(x[i, 0]) * x[i, 1] + x[i, 2]) / (x[i, 0] * x[i, 1] + x[i, 2])
 
 
+def shared(i: Any) -> Any:
+    return x[i, 0] * x[i, 1] + x[i, 2]
+
+
 def early(i: Any, j: Any) -> Any:
     """Reads a row that there is not for each point of the loops."""
     return te.exp(x[i - 1, 0] * z[j, 0] + x[i - 1, 1] * z[j, 1])
@@ -73,6 +77,8 @@ CASES: dict[str, tuple[Callable[[Any, Any], Any], int]] = {
         lambda i, j: te.if_then_else(i > 0, early(te.max(i, 1), j), 0.0), 0
     ),
     "a quotient": (lambda i, j: 2.0 * quotient(i, j), 2),
+    "what two functions share": (lambda i, j: te.exp(shared(i)) + te.sin(shared(i) * c[0]), 1),
+    "what both parts share": (lambda i, j: te.exp(shared(i) * x[i, 0]) / (1.0 + shared(i)), 2),
     "chosen by another loop": (lambda i, j: te.if_then_else(j == 1, quotient(i, j), 0.0), 2),
     "chosen by no loop": (lambda i, j: te.if_then_else(j == M, quotient(i, j), 0.0), 1),
     "chosen by its own loop": (lambda i, j: te.if_then_else(i > 1, quotient(i, j), 0.0), 1),

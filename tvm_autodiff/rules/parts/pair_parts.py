@@ -8,6 +8,7 @@ derivative of an energy of points with three components has six times six.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ...expr.build import all_of, cast, negate
@@ -18,6 +19,7 @@ from ...expr.nodes import (
     Axis,
     Expr,
     Tensor,
+    is_float,
     is_load,
     load_tensor,
     node_id,
@@ -43,7 +45,8 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
 
     A part reads more elements than loops change it, and more than two: each by some of the loops
     or at data, or some of them components of one point. In a side of a choice by its own loops, a
-    part calls no slow function, which may be undefined at points that are not chosen.
+    part calls no slow function, which may be undefined at points that are not chosen. What is read
+    several times is a part beside these.
     """
     reduction = reduction_of(op)
     if reduction is not None and classify(reduction.combiner, 0) != "sum":
@@ -65,6 +68,9 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
         bounded = len(loops & found.symbolic) < 2  # the square of a size may be more than there is
         return bounded and len(elements) > max(2, len(loops), fewer)
 
+    def is_there(part: Expr, node: Expr) -> bool:
+        return _is_needed(part, guards[node_id(node)], found) or _is_defined(part, found)
+
     parts: dict[int, Expr] = {}
     for node in order:
         if not is_slow(node) or node_id(node) in results or node_id(node) not in guards:
@@ -73,10 +79,15 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
             under = [one for one in _arguments(node, places, numbers) if is_part(one, places)]
             if under:
                 break
-        for part in under:
-            if _is_needed(part, guards[node_id(node)], found) or _is_defined(part, found):
-                parts[node_id(part)] = part
-    return found.stored(list(parts.values()), "pair") if parts else None
+        parts |= {node_id(part): part for part in under if is_there(part, node)}
+    if not parts:
+        return None
+    uses = Counter(node_id(part) for node in order for part in operands(node))
+    for node in order:
+        shared = uses[node_id(node)] > 1 and node_id(node) in guards and not is_load(node)
+        if shared and is_float(node) and (is_part(node, of_pairs) or is_part(node, of_all)):
+            parts |= {node_id(node): node} if is_there(node, node) else {}
+    return found.stored(list(parts.values()), "pair")
 
 
 def _arguments(
