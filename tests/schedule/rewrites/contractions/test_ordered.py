@@ -14,6 +14,7 @@ from tvm import te, tirx
 import tvm_autodiff as ad
 from tests.evaluate import evaluate_graph
 from tvm_autodiff.schedule.cost import STORE
+from tvm_autodiff.schedule.rewrites.contractions import order as order_module
 from tvm_autodiff.schedule.rewrites.contractions.order import cheapest_order
 from tvm_autodiff.schedule.rewrites.contractions.ordered import with_ordered_contractions
 from tvm_autodiff.schedule.rewrites.contractions.terms import contractions_of
@@ -436,6 +437,32 @@ def test_no_order_is_cheaper():
         least = Exhaustive(kept, extents).cost(tuple(factors))
         assert price(order, factors, kept, extents) == least
     assert found > 30
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [frozenset()] * 30,
+        [frozenset({1})] * 30,
+        [frozenset({1}), frozenset({2})] * 15,
+        [frozenset(pair) for pair in itertools.combinations(range(1, 8), 2)],
+    ],
+    ids=["numbers", "rows", "rows and columns", "pairs of loops"],
+)
+def test_many_factors_that_a_sum_does_not_change(others, monkeypatch):
+    """Not all of their subsets are tried."""
+    price_of, calls = order_module.multiplications, []
+
+    def counting(*args):
+        calls.append(args)
+        assert len(calls) < 100_000
+        return price_of(*args)
+
+    monkeypatch.setattr(order_module, "multiplications", counting)
+    kept = frozenset().union({1}, *others)
+    summed = [frozenset({0, *kept}), frozenset({0})]
+    order = cheapest_order([*summed, *others], kept, dict.fromkeys(range(8), 10))
+    assert order.cost <= order.together
 
 
 def test_ids_decide_nothing():
