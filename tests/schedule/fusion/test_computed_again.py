@@ -11,6 +11,7 @@ from tvm import te
 
 from tests.evaluate import evaluate_graph
 from tests.machines import avx512
+from tvm_autodiff.expr.nodes import tensor_key
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.graph.stage import is_placeholder, shape_of
 from tvm_autodiff.schedule.fusion.computed_again import with_pairs_computed_again
@@ -90,4 +91,5 @@ def test_which_are_computed_again(name: str) -> None:
 def test_what_the_cache_holds_stays(name: str) -> None:
     outputs = CASES[name][0]()
     machine = replace(SMALL, last_cache_bytes=2 * SMALL.last_cache_bytes)
-    assert list(with_pairs_computed_again(outputs, machine)) == outputs
+    found = with_pairs_computed_again(outputs, machine)
+    assert list(map(tensor_key, found)) == list(map(tensor_key, outputs))

@@ -6,7 +6,8 @@ import heapq
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from ...expr.nodes import BRANCHES, Expr, is_float, is_load, node_id, op_name, operands
+from ...expr.nodes import BRANCHES, Axis, Expr, is_float, is_load, node_id, op_name, operands
+from ...expr.rewrite import contains_load, depends_on
 
 Place: TypeAlias = tuple[int, ...]  #: what tells an element that is read from others
 Places = frozenset[Place]  #: the elements that an expression reads
@@ -25,6 +26,18 @@ def places_below(
         else:
             found[node_id(node)] = frozenset[Place]().union(*inside)
     return found
+
+
+def place_of(read: Expr, axes: Sequence[Axis]) -> Place | None:
+    """The indices of a read, if each axis moves one of them, and none moves by several or data."""
+    moved = []
+    for index in operands(read):
+        own = [number for number, axis in enumerate(axes) if depends_on(index, [axis.var])]
+        if len(own) > 1 or contains_load(index):
+            return None
+        moved += own
+    every = sorted(moved) == list(range(len(axes)))
+    return tuple(map(node_id, operands(read))) if every else None
 
 
 def common_part(

@@ -1,5 +1,5 @@
-"""What slow functions of pairs of points are of, as stages of their own, which are differentiated
-instead.
+"""What slow functions of pairs of points, or of several components of one, are of, as stages of
+their own, which are differentiated instead.
 
 Each component of both points gets a term of the adjoint. Without such a stage, each of the terms
 computes the functions again, and the derivative of each term has as many terms again: a second
@@ -30,9 +30,7 @@ from ...expr.nodes import (
 from ...expr.rewrite import contains_load, depends_on, postorder, preorder
 from ...graph.out_of_bounds import is_inside
 from ...graph.stage import Operation, axis_range, reduction_of
-from ..reductions.reducers import classify
-from .common_part import Place, Places, common_part, places_below
-from .stencil_parts import place_of
+from .common_part import Place, Places, common_part, place_of, places_below
 from .stored import Parts, parts_of
 
 
@@ -48,9 +46,6 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
     part calls no slow function, which may be undefined at points that are not chosen. What is read
     several times is a part beside these.
     """
-    reduction = reduction_of(op)
-    if reduction is not None and classify(reduction.combiner, 0) != "sum":
-        return None
     found = parts_of(op, sums=True)
     if found is None:
         return None
@@ -60,7 +55,7 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
     of_all = places_below(order, lambda read: _place(read, found.axes))
     points = {_place(read, found.axes): _point(read, found.axes) for read in filter(is_load, order)}
     guards = _guards_of(found.sources)
-    results = set() if reduction is not None else set(map(node_id, found.sources))
+    results = set() if reduction_of(op) else set(map(node_id, found.sources))
 
     def is_part(node: Expr, places: Mapping[int, Places]) -> bool:
         loops, elements = found.facts[node_id(node)].axes, places[node_id(node)]
@@ -75,18 +70,20 @@ def pair_parts(op: Operation) -> list[Tensor] | None:
     for node in order:
         if not is_slow(node) or node_id(node) in results or node_id(node) not in guards:
             continue
-        for places in (of_pairs, of_all):
-            under = [one for one in _arguments(node, places, numbers) if is_part(one, places)]
-            if under:
-                break
+        ways = (
+            [one for one in _arguments(node, places, numbers) if is_part(one, places)]
+            for places in (of_pairs, of_all)
+        )
+        under = next(filter(None, ways), [])
         parts |= {node_id(part): part for part in under if is_there(part, node)}
     if not parts:
         return None
     uses = Counter(node_id(part) for node in order for part in operands(node))
     for node in order:
         shared = uses[node_id(node)] > 1 and node_id(node) in guards and not is_load(node)
-        if shared and is_float(node) and (is_part(node, of_pairs) or is_part(node, of_all)):
-            parts |= {node_id(node): node} if is_there(node, node) else {}
+        several = is_part(node, of_pairs) or is_part(node, of_all)
+        if shared and several and is_float(node) and is_there(node, node):
+            parts[node_id(node)] = node
     return found.stored(list(parts.values()), "pair")
 
 

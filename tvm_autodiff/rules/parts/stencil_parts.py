@@ -8,14 +8,11 @@ has as many terms again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...expr.costly import is_slow
-from ...expr.nodes import Axis, Expr, Tensor, node_id, operands
-from ...expr.rewrite import contains_load, depends_on, postorder, preorder
+from ...expr.nodes import Expr, Tensor, node_id
+from ...expr.rewrite import postorder, preorder
 from ...graph.stage import Operation, reduction_of
-from ..reductions.reducers import classify
-from .common_part import Place, common_part, places_below
+from .common_part import common_part, place_of, places_below
 from .stored import needed_operands, parts_of
 
 
@@ -30,16 +27,13 @@ def stencil_parts(op: Operation) -> list[Tensor] | None:
     a part, which every element of the result, or every term of a sum, needs. A function that is the
     whole result is read where it is differentiated, and is none.
     """
-    reduction = reduction_of(op)
-    if reduction is not None and classify(reduction.combiner, 0) != "sum":
-        return None
     found = parts_of(op, sums=True)
     if found is None:
         return None
     order = postorder(found.sources)
     numbers = {node_id(node): number for number, node in enumerate(order)}
     places = places_below(order, lambda read: place_of(read, found.axes))
-    results = set() if reduction is not None else set(map(node_id, found.sources))
+    results = set() if reduction_of(op) else set(map(node_id, found.sources))
     parts: dict[int, Expr] = {}
     for node in preorder(found.sources, needed_operands):
         if is_slow(node) and node_id(node) not in results:
@@ -47,15 +41,3 @@ def stencil_parts(op: Operation) -> list[Tensor] | None:
             if part is not None:
                 parts[node_id(part)] = part
     return found.stored(list(parts.values()), "stencil") if parts else None
-
-
-def place_of(read: Expr, axes: Sequence[Axis]) -> Place | None:
-    """The indices of a read, if each axis moves one of them, and none moves by several or data."""
-    moved = []
-    for index in operands(read):
-        own = [number for number, axis in enumerate(axes) if depends_on(index, [axis.var])]
-        if len(own) > 1 or contains_load(index):
-            return None
-        moved += own
-    every = sorted(moved) == list(range(len(axes)))
-    return tuple(map(node_id, operands(read))) if every else None

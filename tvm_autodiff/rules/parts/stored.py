@@ -42,6 +42,7 @@ from ...graph.stage import (
     widened_axis,
     with_bodies,
 )
+from ..reductions.reducers import classify
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,11 @@ def parts_of(op: Operation, sums: bool = False) -> Parts | None:
     if not is_compute(op):
         return None
     reduction = reduction_of(op)
-    if reduction is not None and not (sums and is_const(reduction.condition, 1)):
-        return None
+    if reduction is not None:
+        if not sums or classify(reduction.combiner, 0) != "sum":
+            return None
+        if not is_const(reduction.condition, 1):
+            return None
     ranges = list(map(axis_range, loop_axes(op)))
     if any(low != 0 or extent == 0 for low, extent in ranges):
         return None

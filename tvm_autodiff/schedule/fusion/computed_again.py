@@ -14,7 +14,6 @@ from ...graph.stage import (
     Operation,
     bodies,
     is_compute,
-    is_placeholder,
     outputs_of,
     reduction_of,
     shape_of,
@@ -58,10 +57,7 @@ def with_pairs_computed_again(outputs: Sequence[Tensor], machine: Machine) -> li
 
 
 def _is_map(op: Operation) -> bool:
-    return (
-        not is_placeholder(op) and is_compute(op) and reduction_of(op) is None
-        and op.num_outputs == 1
-    )
+    return is_compute(op) and reduction_of(op) is None and op.num_outputs == 1
 
 
 def _bytes(tensor: Tensor, machine: Machine) -> int:
