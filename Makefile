@@ -27,7 +27,7 @@ test quick: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-# without what is marked slow in tests/conftest.py: some tests of every package, for use while editing
+# without what is marked slow: some tests of every package, for use while editing
 quick: $(VENV)/.installed-test
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) -m "not slow"
 

@@ -361,12 +361,14 @@ class TestMeaning:
         x = self.x[:, :5].copy()
         np.testing.assert_allclose(build(A, S)(x), x * x + (x.T + 1) ** 2, rtol=1e-5)
 
+    @pytest.mark.slow
     def test_deep_chain(self):
         tensor = A = placeholder(3)
         for number in range(2000):
             tensor = plus_one(tensor, f"s{number % 7}")
         assert (build(A, tensor)(np.zeros(3, "float32")) == 2000).all()
 
+    @pytest.mark.slow
     def test_deep_expression(self):
         A = placeholder(3)
 
@@ -391,6 +393,7 @@ class TestFiles:
         assert "define" in f.source()
         assert ".text" in f.source("asm")
 
+    @pytest.mark.slow
     def test_load_in_a_fresh_process(self, tmp_path):
         path = tmp_path / "f.so"
         self.build().export(path)

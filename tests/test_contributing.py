@@ -12,6 +12,8 @@ import pytest
 
 from tests.processes import without_torch
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
 #: a new file with its name above, or changes of files

@@ -14,6 +14,8 @@ import tvm_autodiff
 from tests.random_programs.workers import Worker
 from tvm_autodiff import build, differentiate, show
 
+pytestmark = pytest.mark.slow
+
 x = te.placeholder((2, 3), "float64", name="x")
 head = te.placeholder((2, 3), "float64", name="head")
 ONES = np.ones((2, 3))

@@ -16,6 +16,8 @@ from tests.processes import without_torch
 from tvm_autodiff import show
 from tvm_autodiff.runtime.files.build_key import build_key
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

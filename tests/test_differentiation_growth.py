@@ -9,6 +9,8 @@ from benchmarks.differentiation_time import computation
 from tvm_autodiff import differentiate
 from tvm_autodiff.graph.graph import topological
 
+pytestmark = pytest.mark.slow
+
 
 def work(layers: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Systems that are solved, and stages that come out, for a residual network."""

@@ -6,11 +6,13 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from tests.processes import without_torch
 from tvm_autodiff.rules.scalar_rules import RULES
 
 
+@pytest.mark.slow
 def test_command():
     done = subprocess.run(
         [sys.executable, "-m", "tvm_autodiff.info"],

@@ -20,6 +20,8 @@ import pytest
 from jupyter_core.utils import run_sync
 from nbclient import NotebookClient
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TEXTS = sorted((ROOT / "notebooks" / "text").glob("*.py"))

@@ -46,6 +46,7 @@ def built(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_alone(built):
     [wheel] = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
@@ -58,6 +59,7 @@ def test_the_wheel_holds_the_package_alone(built):
     assert "tvm_autodiff/py.typed" in files
 
 
+@pytest.mark.slow
 def test_the_source_holds_what_tests_need(built):
     [archive] = built.glob("*.tar.gz")
     with tarfile.open(archive) as file:
@@ -67,6 +69,7 @@ def test_the_source_holds_what_tests_need(built):
     assert not [name for name in names if ".venv" in name or "__pycache__" in name]
 
 
+@pytest.mark.slow
 def test_the_wheel_alone_differentiates(built, tmp_path):
     """In an empty environment; the packages that it needs are those of this one, by a path."""
     [wheel] = built.glob("*.whl")
@@ -82,6 +85,7 @@ def test_the_wheel_alone_differentiates(built, tmp_path):
     assert "dx[i0] = if i0%2 == 0 then h[i0//2] else 0.0" in text
 
 
+@pytest.mark.slow
 def test_a_script_beside_the_clone_finds_the_package(tmp_path):
     """Where a folder of the package's name lies beside it, as a clone does."""
     (tmp_path / "tvm_autodiff" / "tests").mkdir(parents=True)
@@ -139,5 +143,6 @@ assert ad.interop.relax.build
 """
 
 
+@pytest.mark.slow
 def test_the_import_loads_nothing_and_names_load_no_framework(tmp_path):
     run(sys.executable, "-c", LAZY, cwd=tmp_path, env=without_torch())

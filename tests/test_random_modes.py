@@ -11,6 +11,8 @@ from tests.random_programs.features import FEATURES
 from tests.random_programs.modes import Modes, complaints
 from tests.random_programs.workers import run_all
 
+pytestmark = pytest.mark.slow
+
 FEATURES_TRIED = tuple(name for name, feature in FEATURES.items() if not feature.compiled)
 COUNT, TASK = 120, 20
 BEGIN = 5000  #: other programs than those of `test_random_programs`

@@ -86,12 +86,14 @@ def test_each_feature_is_compiled(feature: str, compiling: Worker) -> None:
     fail_of(iter([compiling.run(Seeds(SCHEDULED, (seed,), True, feature))]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", NESTED)
 def test_nested_indices_are_built_in_time(seed: int) -> None:
     """Half are differentiated twice. More: ``--features nested --compile --limit 60 --times``."""
     fail_of(run_all([Seeds(("nested",), (seed,), True)], 1, limit=SECONDS))
 
 
+@pytest.mark.slow
 def test_windows_of_windows_are_built_in_time() -> None:
     [outcome] = run_all([LongBuild()], 1, limit=SECONDS)
     assert outcome.complaints == []
@@ -137,6 +139,7 @@ class Fine:
         return []
 
 
+@pytest.mark.slow
 def test_crashes_and_endless_programs_are_failures() -> None:
     outcomes = run_all([Fine(), Crash(), Fine(), Endless(), Fine()], 1, limit=0.5)
     found = {type(outcome.task).__name__: outcome.complaints for outcome in outcomes}
@@ -151,6 +154,7 @@ def test_a_worker_is_replaced_after_a_crash() -> None:
         assert worker.run(Fine()).complaints == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tvm_autodiff.DenseSumWarning")  # numbers, not speed
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_the_checker_sees_a_wrong_entry(dtype: str) -> None:
@@ -334,6 +338,7 @@ COVERAGE = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_mixed_programs_have_every_feature() -> None:
     """Each in one of thirty programs at least, most of them beside others."""
     drawn = [case_for(seed, KINDS) for seed in range(200)]

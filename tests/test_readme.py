@@ -7,6 +7,8 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 import tvm_autodiff
 from tests.pages import blocks_of, outputs_of
 
@@ -15,6 +17,7 @@ TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = blocks_of(TEXT)
 
 
+@pytest.mark.slow
 def test_blocks_print_what_the_page_says():
     found = outputs_of(TEXT, "README.md")
     for example, printed in found:

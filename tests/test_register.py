@@ -39,6 +39,7 @@ def expm1_rule(out, x):
 
 
 class TestFunctions:
+    @pytest.mark.slow
     def test_every_mode_and_order(self):
         ad.register_rule("expm1", expm1_rule, check=POINTS)
         x, k = tensor(4), te.reduce_axis((0, 4), "k")
@@ -123,6 +124,7 @@ class TestExterns:
         masked = lambda i: te.if_then_else(k >= i, g[k], const(0.0))  # noqa: E731
         return [te.compute((n,), lambda i: te.sum(masked(i), axis=k), name="suffix")]
 
+    @pytest.mark.slow
     def test_both_modes_and_second_order(self):
         x = tensor(5)
         square = te.compute((5,), lambda i: x[i] * x[i], name="square")

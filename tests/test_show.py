@@ -173,6 +173,7 @@ def test_long_stages_are_cut_off() -> None:
     assert len(show(deep, limit=None)) > 1500 * 5
 
 
+@pytest.mark.slow
 def test_long_chains_of_stages() -> None:
     stage = te.placeholder((2,), name="x")
     for _ in range(2000):
@@ -195,6 +196,7 @@ print("\\n\\n".join(show(graph()) for graph in GRAPHS))
 """
 
 
+@pytest.mark.slow
 def test_same_text_in_every_process() -> None:
     """Whatever the seed of hashes and the addresses of nodes: this process has others."""
     text = subprocess.run(

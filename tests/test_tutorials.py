@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 TUTORIALS = ROOT / "tutorials"
 #: what imports PyTorch; where it is not installed, `step_time`, which train_digits uses, leaves it

@@ -10,6 +10,8 @@ from tests.schedule import cases
 from tests.schedule.cuda.scheduled import scheduled
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 
+pytestmark = pytest.mark.slow
+
 FALLBACK = CUDA_RULES[-1:]
 
 

@@ -27,6 +27,7 @@ def _float64() -> Iterator[None]:
     jax.config.update("jax_enable_x64", before)
 
 
+@pytest.mark.slow
 def test_the_draw_is_the_same_in_every_process() -> None:
     code = (
         "from benchmarks.generated.cases import programs\n"
@@ -53,6 +54,7 @@ def test_seeds_draw_different_programs() -> None:
     assert [p.title for p in programs(0, 10)] != [p.title for p in programs(1, 10)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_answers(name: str) -> None:
     case = entry(name).case()

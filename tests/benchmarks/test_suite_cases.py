@@ -19,6 +19,8 @@ from benchmarks.suite import ours, with_jax
 from benchmarks.suite.case import Array
 from benchmarks.suite.cases import ENTRIES
 
+pytestmark = pytest.mark.slow
+
 THREADS = 2
 
 

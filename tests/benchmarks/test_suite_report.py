@@ -134,6 +134,7 @@ def test_the_page_and_its_picture(results: Results, tmp_path: Path) -> None:
     assert "matmul 512x512x512" in drawn
 
 
+@pytest.mark.slow
 def test_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(WITHOUT_TORCH)  # of the processes that it starts
     results = Results(tmp_path / "results.json")

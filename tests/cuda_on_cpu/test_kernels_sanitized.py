@@ -64,6 +64,7 @@ def test_a_program():
     check({"matmul": Case(inputs, [output], [arrays_for(inputs, {})])})
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 @pytest.mark.skipif(environment() is None, reason="gcc's libasan is not there")
 def test_in_a_process_of_its_own():

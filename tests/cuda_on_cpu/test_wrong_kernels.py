@@ -44,6 +44,7 @@ def run(body, blocks=1, threads=THREADS):
     return launch(kernel(body), blocks, threads, x, y)[1]
 
 
+@pytest.mark.slow
 def test_right_kernels():
     x = np.arange(64, dtype="float32")
     np.testing.assert_array_equal(run(TURNED.replace("BARRIER", "__syncthreads();")), x[::-1])
@@ -141,6 +142,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_kernels_are_found(name):
     body, found = WRONG[name]

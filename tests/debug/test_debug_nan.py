@@ -60,6 +60,7 @@ def test_finite_calls_give_what_a_plain_build_gives() -> None:
         debug()
 
 
+@pytest.mark.slow
 def test_what_an_input_holds_is_told() -> None:
     x, total = chain()
     with pytest.raises(ad.NonFiniteError, match=r"(?s)NaN first reaches stage logs.*x has NaN"):
@@ -90,6 +91,7 @@ def masked_attention(mask_as_input: bool):
 MASK = np.where(np.tri(5) > 0, 0, -INF).astype("float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mask_as_input", [False, True])
 def test_masks_are_no_alarm(mask_as_input: bool) -> None:
     inputs, p = masked_attention(mask_as_input)

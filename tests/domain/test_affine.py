@@ -96,6 +96,7 @@ def test_deep_expressions() -> None:
     assert str(found.expr(found.form(expr))) == "i + j * 1500"
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(linear([i, j]), st.integers(0, 99), st.integers(0, 4))
 def test_value_is_kept(expr: Any, at_i: int, at_j: int) -> None:
@@ -105,6 +106,7 @@ def test_value_is_kept(expr: Any, at_i: int, at_j: int) -> None:
     assert one == other
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(linear([i, j]))
 def test_coefficients_inside_divisions_are_reduced(expr: Any) -> None:

@@ -79,6 +79,7 @@ def value(f: Form, point: tuple[int, ...]) -> int:
     return f.get(CONST, 0) + sum(k * point[s - 1] for s, k in f.items() if s != CONST)
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(forms, st.lists(forms, max_size=4), boxes)
 def test_simplex_bounds_every_integer_point(
@@ -102,6 +103,7 @@ def test_simplex_is_exact_on_boxes(objective: Form, box: list[tuple[int, int]]) 
     assert Fraction(*found) == min(value(objective, q) for q in product(*box))
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(-9, 9), min_size=3, max_size=3), st.integers(-60, 60))
 @settings(max_examples=300)
 def test_small_terms_are_left_out_of_equal_conditions(factors: list[int], constant: int) -> None:

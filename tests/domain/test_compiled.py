@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 import tvm
 from tvm import te
 
@@ -53,6 +54,7 @@ def gather(transformation: DomainTransformation, data: te.Tensor) -> te.Tensor:
     return te.compute([old.extent(v) for v in old.parameters], body, name="out")
 
 
+@pytest.mark.slow
 def test_compiled_gathers() -> None:
     counted = 0
     for seed in range(60):

@@ -69,6 +69,7 @@ def test_unbounded_quotient_is_refused() -> None:
         eliminate_div_mod(Domain((i,), {i: (0, n)}, (eq(i // 3, 1),)))
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(domains())
 def test_random_systems(domain: Domain) -> None:

@@ -86,6 +86,7 @@ def test_steps_compose() -> None:
         assert whole.check(values) == direct.check(values)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(domains())
 def test_points_agree_with_islpy(domain: Domain) -> None:

@@ -401,12 +401,14 @@ def test_unbounded_variable_is_refused() -> None:
         simplify_domain(Domain((i,), {i: (0, None)}, ()))
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(domains())
 def test_random_systems_by_brute_force(domain: Domain) -> None:
     bijection(simplify_domain(domain))
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(domains(truncating=False))
 def test_random_systems_by_islpy(domain: Domain) -> None:
@@ -446,6 +448,7 @@ def printed() -> str:
     return "\n".join(lines)
 
 
+@pytest.mark.slow
 def test_same_result_under_another_hash_seed() -> None:
     other = subprocess.run(
         [sys.executable, "-c", "from tests.domain import test_simplify as t; print(t.printed())"],

@@ -90,6 +90,7 @@ def test_deep_expressions() -> None:
     assert op_name(normalize_div_mod(expr)) == "floormod"
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(linear([i, j]), st.integers(-20, 20), st.integers(-20, 20))
 def test_value_is_kept(expr: Any, at_i: int, at_j: int) -> None:

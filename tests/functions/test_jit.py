@@ -156,6 +156,7 @@ def test_symbolic_sizes_compile_once() -> None:
     assert counted.count == 1
 
 
+@pytest.mark.slow
 def test_symbolic_sizes_that_differ_are_symbols_of_their_own() -> None:
     function = ad.jit(topi.matmul, dynamic={"a": (0, 1), "b": (-2, -1)})
     for n, k, m in ((2, 3, 4), (3, 3, 3), (5, 2, 2), (2, 4, 5)):

@@ -163,6 +163,7 @@ def test_arithmetic_that_wraps(dtype: str) -> None:
         np.testing.assert_array_equal(got, want, err_msg=ad.show(output))
 
 
+@pytest.mark.slow
 def test_on_a_gpu() -> None:
     """C computes narrow types in int, and has no type of 128 bits for those of 64."""
     made = {chain: program(chain) for chain in CHAINS[:5:2]}

@@ -63,6 +63,7 @@ def relaxed_by_jax(u, f, formula):
 
 
 # planning their borders takes seconds
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("formula", "choose"), [("mean", smallest), ("distance", smallest), ("distance", chosen)]
 )

@@ -123,6 +123,7 @@ LARGE = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape", "axis", "dtype"), LARGE, ids=str)
 def test_long_reductions_keep_the_order(name, shape, axis, dtype):
     x, at = te.placeholder(shape, dtype, "x"), ties(shape, dtype)
@@ -141,6 +142,7 @@ def _index(pick, x):
     return [te.compute((x.shape[1],), lambda i: pick((k.var, x[k, i]), axis=k), name="picked")[0]]
 
 
+@pytest.mark.slow
 def test_a_single_component_and_an_index_that_is_no_place():
     """±2 tie in magnitude; blocks of four share an index; two axes have no single variable."""
     at = ties((6, 19), "float32")

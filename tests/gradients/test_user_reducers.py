@@ -260,6 +260,7 @@ def test_columns(case):
     case.check_compiled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["log-add", "softmax", "product-uneven-windows"])
 def test_third_derivatives(name):
     [case] = [case for case in CASES if case.name == name]
@@ -286,6 +287,7 @@ def test_a_jacobian_is_that_of_the_definition():
     np.testing.assert_allclose(build([x], hessian)(at), expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_extents_may_be_symbolic():
     rng = np.random.default_rng(0)
     values = [rng.normal(size=(3, 4)), rng.normal(size=3), rng.normal(size=(3, 4))]

@@ -53,6 +53,7 @@ def test_a_replaced_tensor_is_not_entered():
     assert tensor_key(same) == tensor_key(S)
 
 
+@pytest.mark.slow
 def test_long_chains_are_rebuilt():
     T = A
     for _ in range(3000):

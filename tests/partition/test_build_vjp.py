@@ -82,6 +82,7 @@ def test_both_passes_agree_with_differentiate(name: str) -> None:
         np.testing.assert_allclose(found, value, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_no_budget_is_exceeded_and_more_bytes_are_never_more_work(name: str) -> None:
     """All budgets that matter are planned for; the tightest and one between are run."""
@@ -222,6 +223,7 @@ def test_symbolic_sizes_are_told_by_inputs() -> None:
     assert functions.residuals.kept_bytes == 0
 
 
+@pytest.mark.slow
 def test_a_budget_for_symbolic_sizes() -> None:
     n = te.var("n")
     x = te.placeholder((n,), D, "x")

@@ -82,6 +82,7 @@ def test_no_choice_within_a_budget_does_less(seed: int) -> None:
         before = work
 
 
+@pytest.mark.slow
 def test_a_bound_is_told_where_not_everything_is_tried() -> None:
     """A knapsack of 60 items: branch and bound stops, and says how far off it may be."""
     rng = random.Random(0)

@@ -12,6 +12,7 @@ from tests.random_programs.checking import furthest, quietly
 from tests.random_programs.modes import PULLED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", ["basic", "symbolic"])
 @pytest.mark.parametrize("seed", range(3))
 def test_backward_passes(seed: int, feature: str) -> None:

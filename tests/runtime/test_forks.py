@@ -13,6 +13,7 @@ import pytest
 from tests.processes import ROOT, without_torch
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
 def test_a_fork_after_a_call_with_threads() -> None:
     command = [sys.executable, "-m", "tests.runtime.forked_calls"]

@@ -48,6 +48,7 @@ def busy() -> dict[str, int]:
     return times
 
 
+@pytest.mark.slow
 @needs_two
 @pytest.mark.skipif(sys.platform != "linux", reason="times of threads are those of Linux")
 @pytest.mark.parametrize("order", [(None, 1), (1, None)])

@@ -43,6 +43,7 @@ def ended(runs: Sequence[str]) -> dict[str, str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped by Linux' calls")
 @pytest.mark.parametrize("programs", [PROGRAMS, SYMBOLIC], ids=["guarded", "symbolic"])
 def test_programs_read_only_their_arrays(programs: Iterable[str]) -> None:
@@ -51,6 +52,7 @@ def test_programs_read_only_their_arrays(programs: Iterable[str]) -> None:
     assert {name: how for name, how in found.items() if how != "right"} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are mapped by Linux' calls")
 def test_a_read_beside_an_array_ends_the_process() -> None:
     """By a signal, at the end of the array that it leaves; none leaves the other one."""

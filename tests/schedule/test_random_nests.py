@@ -69,6 +69,7 @@ def random_nest(seed):
     return inputs, te.compute(shape, body, name="out")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(6))
 def test_random_nests(block, monkeypatch):
     monkeypatch.setattr(contraction, "LAUNCH_CYCLES", 0)

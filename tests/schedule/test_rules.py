@@ -103,6 +103,7 @@ def test_contraction(name):
     check(CONTRACTIONS[name])
 
 
+@pytest.mark.slow
 def test_large_contractions_are_split_for_the_cache():
     inputs, output = cases.conv_weight_gradient(8, 32, 32, 32)
     head, x = arrays_for(inputs, {})
@@ -163,6 +164,7 @@ def test_softmax():
     check(cases.softmax(33, 70), tolerance=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 6, 64])
 @pytest.mark.parametrize(
     "case",

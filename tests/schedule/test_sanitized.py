@@ -79,6 +79,7 @@ def reports(tasks: Path) -> dict[str, str]:
     return {name: text.strip() for name, text in (part.split("\n", 1) for part in parts)}
 
 
+@pytest.mark.slow
 @needs_sanitizer
 def test_launches_access_only_their_arrays_and_wrong_ones_are_seen(tmp_path: Path) -> None:
     """In one process: starting it takes as long as many programs."""

@@ -97,6 +97,7 @@ def arrays_for(tensors, **sizes):
     return [rng.uniform(-1, 1, shape).astype("float32") for shape in shapes]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_values_of_every_part(name):
     make, in_numpy = PROGRAMS[name]
@@ -113,6 +114,7 @@ def run():
     return ad.build(*layer(te.var("n")), num_threads=2, cache=False)
 
 
+@pytest.mark.slow
 def test_a_part_for_one_row(run):
     sizes = run._manifest.sizes
     last = len(sizes.parts) - 1
@@ -150,6 +152,7 @@ def test_a_program_whose_parts_are_equal_has_one():
     assert run._manifest.sizes is None or not run._manifest.sizes.parts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [1, 3, 700])
 @pytest.mark.parametrize("n", [1, 2, 600])
 def test_two_symbols(two_sizes, n, m):
@@ -167,6 +170,7 @@ def two_sizes():
     return [x, w], ad.build([x, w], outputs, cache=False)
 
 
+@pytest.mark.slow
 def test_updates_in_every_part():
     n = te.var("n")
     x, w, b, head = layer(n)[0]

@@ -78,6 +78,7 @@ def test_proofs_about_heavy_indices(n, way):
     check([X], [stage, *ad.differentiate(stage, [X])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["winner", "doublings", "clamps", "choices, sum"])
 def test_gradients(name):
     stage = te.compute((5,), BODIES[name], name="stage")
@@ -99,6 +100,7 @@ def argmax():
     return te.compute((6,), lambda i: reducer((doublings(i + k, 10), k), axis=k), name="argmax")
 
 
+@pytest.mark.slow
 def test_tuples():
     value, place = argmax()
     assert too_large(Kernel(value.op)) is not None

@@ -167,6 +167,7 @@ def test_sums_of_a_negative_number_of_terms(less):
         np.testing.assert_allclose(run(given), (terms * 2.0).sum(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_temporaries_of_two_sizes_have_those_of_the_call():
     """The kernels for calls with n of 1 would have ``2 - m`` elements."""
     n, m = te.var("n"), te.var("m")
@@ -268,6 +269,7 @@ def test_a_range_of_negative_length_is_empty(reducer, shape, less):
         np.testing.assert_allclose(got, np.broadcast_to(want, shape), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 4, 200])
 def test_extents_that_are_converted_are_shared_between_threads(size):
     """``n + n`` in int64 is a conversion of a sum, which is no number."""
@@ -300,6 +302,7 @@ def test_operands_at_a_size_of_int64_and_a_literal_axis_are_packed():
         np.testing.assert_allclose(run(array, weights), want, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [5, 7, 64, 301])
 def test_borders_that_are_mirrored(size):
     """The sum for the far border has ``4 - n`` elements at most: none where n is large, and the

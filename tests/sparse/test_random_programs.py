@@ -33,6 +33,7 @@ def assembled(matrix: ad.SparseMatrix, made: Made, call: Call) -> np.ndarray:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", FEATURES)
 def test_cotangents_times_jacobians(feature: str) -> None:
     checked = 0

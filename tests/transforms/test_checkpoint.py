@@ -152,6 +152,7 @@ def product(left, right, n, name):
     return te.compute((n, n), lambda i, j: te.sum(left[i, k] * right[k, j], axis=k), name)
 
 
+@pytest.mark.slow
 def test_one_program_keeps_less() -> None:
     """Value and gradient in one function: what is marked is free between its two uses."""
     n, found = 400, []

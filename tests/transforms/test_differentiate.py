@@ -71,6 +71,7 @@ class TestHeads:
             evaluate([dx], [(x, at), (head, weights)])[0], weights[..., None] * 2 * at
         )
 
+    @pytest.mark.slow
     def test_prefix_is_a_stack_of_gradients(self):
         x, w = tensor(1, 2, 5, 5), tensor(3, 2, 3, 3, name="w")
         y = nn.conv2d_nchw(x, w, 2, 1, 1)
@@ -234,6 +235,7 @@ class TestGraphs:
         x, y = tensor(1, 3), tensor(4, 1, name="y")
         ad.check_grads(topi.multiply(x, y), [x, y], order=2)
 
+    @pytest.mark.slow
     def test_third_order(self):
         x = tensor(3)
         ad.check_grads(te.compute((3,), lambda i: te.exp(x[i]) * x[2 - i], name="y"), x, order=3)

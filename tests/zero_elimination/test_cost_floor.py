@@ -27,10 +27,12 @@ def operators():
     return {case.name: measure_work(case.name, case) for case in OPERATORS}
 
 
+@pytest.mark.slow
 def test_costs_are_the_recorded_ones(works, golden):
     golden("cost_floor.txt", floor_table(list(works.values())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_at_most_twice_the_floor(works, name):
     work = works[name]
@@ -42,6 +44,7 @@ def test_at_most_twice_the_floor(works, name):
         assert work.own <= 2 * work.floor
 
 
+@pytest.mark.slow
 def test_the_geometric_mean_is_near_the_floor(works):
     assert mean([work.over_floor for work in works.values()]) <= 1.3
 

@@ -14,6 +14,7 @@ def rows():
     return measured, table(measured)
 
 
+@pytest.mark.slow
 def test_costs_are_the_recorded_ones(rows, golden):
     golden("rfc_costs.txt", rows[1])
 

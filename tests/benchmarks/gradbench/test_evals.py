@@ -100,6 +100,7 @@ def test_errors_of_bundle_adjustment_are_those_of_jax(turn: float) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turn", [0.7, 0.0])
 def test_the_matrix_of_bundle_adjustment_is_that_of_jax(turn: float) -> None:
     data = draw("ba", turn=turn)
@@ -190,6 +191,7 @@ def test_a_step_of_kmeans_leads_to_the_means_of_the_clusters() -> None:
     np.testing.assert_allclose(centroids - np.asarray(ours("kmeans", "dir", data)), means)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "s"), [(3, 1), (4, 50)])
 def test_the_gradient_of_a_chain_is_that_of_its_closed_form(n: int, s: int) -> None:
     # a polynomial of time of up to four degrees, which the method solves: y[i] = Π x[j]·2/(j+1)
@@ -200,6 +202,7 @@ def test_the_gradient_of_a_chain_is_that_of_its_closed_form(n: int, s: int) -> N
     np.testing.assert_allclose(ours("ode", "gradient", data), powers[-1] / x, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on_surface", [True, False])
 def test_the_jacobian_of_a_hand_is_made_of_differences(on_surface: bool) -> None:
     data = draw("ht", seed=4, on_surface=on_surface)

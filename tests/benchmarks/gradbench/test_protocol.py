@@ -164,6 +164,7 @@ def test_empty_lines_are_no_messages(session: Session) -> None:
     assert written == ['{"id": 5}']
 
 
+@pytest.mark.slow
 def test_as_a_process() -> None:
     messages = [{"id": 0, "kind": "start"}, "broken", {"id": 1, **LSE}]
     lines = [line if isinstance(line, str) else json.dumps(line) for line in messages]

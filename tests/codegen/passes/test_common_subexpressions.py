@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from tvm import te
 
 import tvm_autodiff as ad
@@ -30,6 +31,7 @@ def bilateral(image: te.Tensor, sharpness: te.Tensor) -> te.Tensor:
     return te.compute((N, N), lambda y, x: top[y, x] / total[y, x], name="out")
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_bilateral_filter_keeps_its_schedules() -> None:
     """TVM's elimination defines what is common to lets and to later stores behind the lets."""
     image, head = (te.placeholder((N, N), name=name) for name in ("image", "head"))

@@ -28,6 +28,7 @@ def test_a_stage_may_have_the_name_of_the_outermost_block(kind: str, target: str
         np.testing.assert_allclose(power, np.exp(value), rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tvm_autodiff.PlainScheduleWarning")
 def test_what_a_combiner_uses_twice_has_no_lets() -> None:
     p, q = te.placeholder((8, 16), name="p"), te.placeholder((16, 32), name="q")

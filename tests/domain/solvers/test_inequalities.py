@@ -82,6 +82,7 @@ def test_growth_is_capped() -> None:
     assert max(len(level) for level in levels) <= 60
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(domains())
 def test_random_nests(domain: Domain) -> None:

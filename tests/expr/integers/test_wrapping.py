@@ -110,6 +110,7 @@ def compared(value, sign, bound):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [32, 64])
 def test_conditions_on_unsigned_data(bits):
     """TVM decides some of these comparisons as if nothing wrapped, and fails at others."""

@@ -79,6 +79,7 @@ def test_states_before_each_element(compiler, rows, scanned, backward):
         np.testing.assert_allclose(value, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_states_on_a_gpu():
     found = {}
     rng = np.random.default_rng(0)

@@ -265,6 +265,7 @@ def test_what_is_refused(name: str) -> None:
         call()
 
 
+@pytest.mark.slow
 def test_two_devices() -> None:
     """Data parallel over two CPU devices: the gradients of the whole batch."""
     script = """

@@ -54,6 +54,7 @@ check_gradient(weighted_sum(relax.op.mean, params), arrays[:1], 1e-7, 1e-3)
 """
 
 
+@pytest.mark.slow
 def test_an_override_replaces_them():
     # in a process of its own: a gradient that TVM was given cannot be taken back
     subprocess.run([sys.executable, "-c", OVERRIDE], env=without_torch(), check=True, cwd=ROOT)

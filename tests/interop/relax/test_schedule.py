@@ -138,6 +138,7 @@ def test_constants():
     same_results(module, [RNG.standard_normal((2, 4)).astype("float32")])
 
 
+@pytest.mark.slow
 def test_emitted_te_and_its_gradient():
     register_gradients()
 

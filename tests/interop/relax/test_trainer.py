@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import tvm
 from tvm import relax, te
 from tvm.relax.training import SetupTrainer, Trainer
@@ -91,6 +92,7 @@ def trained_by_jax(params, x, y):
     return losses
 
 
+@pytest.mark.slow
 def test_two_te_operators_train_as_in_jax():
     register_gradients()
     module, shapes = backbone()

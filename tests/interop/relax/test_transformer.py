@@ -13,6 +13,8 @@ from tests.interop.relax.checks import machine
 from tests.interop.relax.test_trainer import PlainAdam
 from tvm_autodiff.interop.relax import clean, explain, register_gradients, schedule
 
+pytestmark = pytest.mark.slow
+
 torch = pytest.importorskip("torch", reason="the block is a module of PyTorch")
 
 STEPS, RATE = 50, 0.003

@@ -73,6 +73,7 @@ def test_errors_name_what_is_wrong(name):
         call()
 
 
+@pytest.mark.slow
 def test_two_devices():
     with pytest.raises(CallError, match="x is on cpu and w on meta: move them to one device"):
         ENERGY(X, W.to("meta"))

@@ -21,6 +21,7 @@ PAIRS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAIRS)
 def test_three_orders_beside_pytorch(name):
     te_function, torch_function, shapes = PAIRS[name]
@@ -36,6 +37,7 @@ def test_three_orders_beside_pytorch(name):
             of_te, of_torch = (sum((g * g).sum() for g in found) for found in slopes)
 
 
+@pytest.mark.slow
 def test_finite_differences_in_both_modes_and_batched():
     made = function(programs.pair)
     leaves = lambda x, w: tuple(made(x, w).values())  # noqa: E731

@@ -48,6 +48,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_no_graph_break_and_the_same_gradients(name):
     x, w = random(4, 3, grad=True), random(3, 5, grad=True)
@@ -65,6 +66,7 @@ def test_without_gradients():
     torch.testing.assert_close(found, programs.torch_pair(x, w))
 
 
+@pytest.mark.slow
 def test_a_module_and_its_parameter():
     model, plain = Model(function(programs.energy)), Model(programs.torch_energy)
     x = random(4, 3)
@@ -73,6 +75,7 @@ def test_a_module_and_its_parameter():
     torch.testing.assert_close(model.weight.grad, plain.weight.grad)
 
 
+@pytest.mark.slow
 def test_one_graph_for_all_sizes():
     counter = CompileCounterWithBackend("aot_eager")
     run = compiled(function(programs.rows, dynamic={"x": (0,)}), counter, dynamic=True)
@@ -115,6 +118,7 @@ def operators_of(made, *inputs):
     return [getattr(torch.ops.tvm_autodiff, name).default for name in names]
 
 
+@pytest.mark.slow
 def test_operators_keep_the_contract():
     x, w = random(4, 3, grad=True), random(3, 5, grad=True)
     made = function(programs.energy)

@@ -62,6 +62,7 @@ def test_a_saved_module_and_a_copied_one():
         other.load_state_dict(module.state_dict())
 
 
+@pytest.mark.slow
 def test_several_threads_at_once():
     made = function(programs.energy)
     inputs = [(random(4 + n % 3, 3, seed=n), random(3, 5, seed=n)) for n in range(24)]
@@ -79,6 +80,7 @@ def test_several_threads_at_once():
     assert len(made._programs) == 3
 
 
+@pytest.mark.slow
 def test_gradients_of_two_processes_are_those_of_one(tmp_path):
     for outcome in run_all([Rank(n, str(tmp_path)) for n in range(WORLD)], WORLD):
         assert outcome.complaints == []
@@ -108,6 +110,7 @@ class Counted:
         return [str(hits_and_misses())]
 
 
+@pytest.mark.slow
 def test_graphs_that_pytorch_kept_on_disk_find_their_operators(tmp_path):
     for wanted in ("(0, 2)", "(2, 0)"):
         with Worker() as worker:

@@ -40,6 +40,7 @@ def function():
     return ad.build(*program(), cache=False)
 
 
+@pytest.mark.slow
 def test_kernels_are_called_directly(function):
     assert len(function._manifest.launches) > 1
     assert not function._manifest.uses_vm
@@ -49,6 +50,7 @@ def test_kernels_are_called_directly(function):
 SIZES = [(1, 1), (7, 3), (512, 40), (3, 700), (7, 3), (0, 4), (4, 0), (1, 1)]
 
 
+@pytest.mark.slow
 def test_sizes_alternate(function):
     for seed, sizes in enumerate(SIZES * 2):
         given = arrays(*sizes, seed)

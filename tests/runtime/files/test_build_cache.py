@@ -241,12 +241,14 @@ def start(folder, mode, seed):
     )
 
 
+@pytest.mark.slow
 def test_another_process_finds_it_and_does_not_compile(tmp_path):
     want = build(*program(), cache=tmp_path)(X).tolist()
     out, err = start(tmp_path, "found", 1).communicate()
     assert out.strip() == str(want), err
 
 
+@pytest.mark.slow
 def test_processes_and_threads_that_build_the_same_at_once(tmp_path):
     want = (X.sum(axis=1)[::-1] * 2).tolist()
     processes = [start(tmp_path, "build", seed) for seed in range(2)]

@@ -58,6 +58,7 @@ def test_python_with_tvm_ffi_alone(folder: Path) -> None:
     assert run(PYTHON[1], folder) == PRINTED[0]
 
 
+@pytest.mark.slow
 def test_a_program_in_cpp(folder: Path) -> None:
     (folder / "main.cc").write_text(CPP)
     config = Path(sys.executable).parent / "tvm-ffi-config"
@@ -102,6 +103,7 @@ for weights in found: print(weights)
 """
 
 
+@pytest.mark.slow
 def test_wrong_arrays_and_several_threads(folder: Path) -> None:
     lines = run(CALLS, folder).splitlines()
     assert lines == ["the arrays do not fit (x"] * 4 + ["[0.333 0.333 0.333]"] * 3
@@ -156,6 +158,7 @@ def test_which_programs_have_a_function_run(
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_program_without_run_on_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +169,7 @@ def test_a_program_without_run_on_the_page(
     assert found == [False, True]
 
 
+@pytest.mark.slow
 def test_a_cpu_without_the_instructions_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -226,6 +226,7 @@ def grouped(groups, stride=1):
     return {"Y": ([X, W], Y), "dX": ([W, head], dX), "dW": ([X, head], dW)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Y", "dX", "dW"])
 @pytest.mark.parametrize("groups", [2, 5])
 def test_groups_are_batches(groups, name):
@@ -292,6 +293,7 @@ def upsampled(n, size, channels, filters, k=4):
     return [x, w], te.compute((n, 2 * size, 2 * size, filters), body, name="up")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("filters", [24, 32])
 def test_half_vectors_where_whole_ones_copy_for_longer_than_they_compute(filters):
     """Vectors that read beyond 24 filters took a copy of all weights for every place."""
@@ -313,6 +315,7 @@ def narrow(rows, columns, functions):
     return [A, B, X], te.compute((rows, columns), finished, name="z")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "names"),
     [
@@ -328,6 +331,7 @@ def test_functions_of_results_that_lie_apart_are_a_pass_of_their_own(case, names
     check(case, tolerance=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("components", "turned"), [(3, True), (48, False)])
 def test_vectors_of_short_rows_lie_along_a_symbolic_axis(components, turned):
     """Gradients by points: a tile along three components would leave a lane of four empty."""

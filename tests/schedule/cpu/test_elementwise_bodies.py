@@ -167,6 +167,7 @@ def test_gradients_of_max_plus_are_tiled():
     np.testing.assert_array_equal(got[1], chosen.sum(0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(400, 300, 20), (256, 257, 7)])
 def test_nearest_neighbours(size):
     """The place of the nearest row, and the gradients of its distance."""
@@ -353,6 +354,7 @@ def random_body(seed):
     return inputs, te.compute(shape, body, name="out")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize("block", range(4))
 def test_random_bodies(block):

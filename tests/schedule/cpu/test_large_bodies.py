@@ -153,12 +153,14 @@ def nodes(kernel):
     return len(postorder(expand_lets(kernel.root.body[0])))
 
 
+@pytest.mark.slow
 def test_what_is_not_shared_is_cut_too():
     case = unshared(9)
     assert too_large(Kernel(case[1].op)) is not None
     check(case, tolerance=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tvm_autodiff.errors.PlainScheduleWarning")
 def test_branches_are_kept_where_there_are_no_vectors():
     """Each element needs one of twenty formulas, and rows of three have no vectors."""
@@ -196,6 +198,7 @@ def updates(n, m, work=5):
     return [at, x], te.compute((m,), lambda j: parts[0][j] + parts[1][j] - parts[2][j], name="y")
 
 
+@pytest.mark.slow
 def test_maps_that_share_work_run_in_one_pass():
     case = updates(40, 5)
     assert rules_of(case[1]).count("joined_maps") == 1

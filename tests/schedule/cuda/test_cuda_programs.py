@@ -30,6 +30,8 @@ from tests.schedule.guard_pages import arrays_for
 from tvm_autodiff.expr.nodes import is_float
 from tvm_autodiff.graph.graph import Graph
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("names", groups(PROGRAMS, 9))
 def test_programs_with_gradients(names):

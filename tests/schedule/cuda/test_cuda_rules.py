@@ -19,6 +19,8 @@ from tests.schedule.heavy_bodies import BODIES, X
 from tests.schedule.test_rules import CONTRACTIONS, ELEMENTWISE, REDUCTIONS, arrays_for
 from tvm_autodiff.schedule.cuda.rules import CUDA_RULES
 
+pytestmark = pytest.mark.slow
+
 
 def exact(case, *sizes, **options):
     """A case whose results are whole numbers: a call for each of some sizes."""

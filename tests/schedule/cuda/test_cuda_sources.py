@@ -26,6 +26,8 @@ from tvm_autodiff.compile import lower
 from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.schedule.plan import Plan
 
+pytestmark = pytest.mark.slow
+
 
 def source_of(inputs, outputs):
     """The CUDA source of a program, none of whose schedules is given up."""

@@ -92,6 +92,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", groups(CASES, 7))
 def test_chains_with_gradients(names):
     found = {}
@@ -123,6 +124,7 @@ def test_several_values_of_each_column():
     check({"ranges": Case(inputs, [output], [drawn(inputs)], 2e-5)})
 
 
+@pytest.mark.slow
 def test_symbolic_rows():
     inputs, outputs = with_gradients(*softmax(te.var("n"), 300))
     assert rules_of(outputs) == ["fused_rows"]
@@ -144,6 +146,7 @@ def one_less_than_product(x):
     return [np.prod(1 + 0.01 * x.astype("float64"), axis=1) - 1]
 
 
+@pytest.mark.slow
 def test_place_of_the_maximum_with_its_value():
     found = {}
     for size in [(5, 200), (64, 9000)]:

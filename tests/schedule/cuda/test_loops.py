@@ -35,6 +35,7 @@ def recurrent(hidden=5, steps=4, plan=None):
     return [xs, w, u, start], ad.scan(step, start, xs, checkpoint=plan)[1]
 
 
+@pytest.mark.slow
 def test_values_and_gradients():
     found = {}
     for name, plan in {"all states": None, "few states": ad.Recursive(2)}.items():

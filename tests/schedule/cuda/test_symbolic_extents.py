@@ -20,6 +20,8 @@ from tvm_autodiff.graph.graph import Graph
 from tvm_autodiff.schedule.cuda.verify import problem_of
 from tvm_autodiff.schedule.primitives import schedule_of
 
+pytestmark = pytest.mark.slow
+
 N = te.var("n")
 EXTENTS = {
     "n": lambda n: n,

@@ -46,6 +46,7 @@ def arity(name):
     return 3 if name == "fma" else 2 if name in TWO else 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [False, True], ids=["own", "exact"])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_on_a_cpu(dtype, exact):
@@ -80,6 +81,7 @@ def test_next_numbers(dtype):
     np.testing.assert_array_equal(got.astype("float64"), want.astype("float64"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_on_a_gpu(dtype):
     build(*functions(dtype), "cuda", cache=False)

@@ -278,6 +278,7 @@ def function_of_pairs(name, count, target=HOST):
     return compiled_as_lowered([x, y], result, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [HOST, GENERIC], ids=["host", "generic"])
 @pytest.mark.parametrize("name", PAIRS)
 def test_errors_of_pairs(name, target):

@@ -76,6 +76,7 @@ def test_launches_of_one_kernel_stay_together() -> None:
     assert ordered.index(second) == ordered.index(first) + 1
 
 
+@pytest.mark.slow
 def test_a_training_step_keeps_two_cotangents_at_a_time() -> None:
     n = 300
     x, head = (te.placeholder((n, n), name=name) for name in ("x", "head"))

@@ -87,6 +87,7 @@ def test_reductions_have_no_work_of_maps() -> None:
     assert work(total, StructuralKeys()) is None
 
 
+@pytest.mark.slow
 def test_the_work_of_joining_grows_with_the_maps() -> None:
     """Each map is read once, and what they share is visited once for all."""
     machine = avx512(1)

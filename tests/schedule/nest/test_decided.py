@@ -44,6 +44,7 @@ def test_values_stay(expr):
         assert before(*point) == after(*point), point
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(-70, 70), min_size=3, max_size=3),
     st.sampled_from([2, 3, 4, 8, 12, 16, 32]),

@@ -56,6 +56,7 @@ def reference(q, k, v, head, masked):
     return p @ v, ds @ k, np.swapaxes(ds, 1, 2) @ q, np.swapaxes(p, 1, 2) @ head
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("heads", "threads", "gradient"), [(1, 2, True), (2, 1, False)])
 def test_attention(heads: int, threads: int, gradient: bool) -> None:
     rows, depth = 2048 // heads, 8

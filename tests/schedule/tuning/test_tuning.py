@@ -16,6 +16,8 @@ from tvm_autodiff.schedule.machine import as_target, machine_of
 from tvm_autodiff.schedule.tuning import choice, search
 from tvm_autodiff.schedule.tuning.measure import TooSlowError, in_time, seconds_of
 
+pytestmark = pytest.mark.slow
+
 MACHINE = machine_of(as_target(None), 1)
 
 

@@ -96,6 +96,7 @@ class TestWhatItCosts:
         [got] = evaluate([dx], [(x, at), (g, np.ones(8))])
         np.testing.assert_allclose(got, 3 * at)
 
+    @pytest.mark.slow
     def test_work_does_not_grow_with_what_is_below(self):
         """Forward mode through many rules of reverse mode: each derivation is local."""
 
@@ -172,6 +173,7 @@ class TestOpaqueValues:
         ]
         self.at, self.head, self.moving = (values for _, values in self.pairs)
 
+    @pytest.mark.slow
     def test_a_linear_extern_in_every_mode_and_order(self):
         """Its transpose is an extern, too, so nothing can be derived from expressions."""
         rule = ad.Rule(transpose=lambda cotangents: [self.apply(cotangents[0])])
@@ -255,6 +257,7 @@ class TestWhatRulesRead:
         assert not got.any()
 
 
+@pytest.mark.slow
 def test_newton_without_its_steps():
     """Implicit differentiation of y·eʸ = a (Lambert's W), beside JAX with the same rule."""
 

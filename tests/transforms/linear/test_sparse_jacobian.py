@@ -46,6 +46,7 @@ def test_values_are_those_of_jax(both) -> None:
     np.testing.assert_allclose(found, np.asarray(wanted).reshape(found.shape), 1e-10, 1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(chain=stencils, size=st.integers(5, 12), periodic=st.booleans())
 def test_chains_of_stencils(chain, size: int, periodic: bool) -> None:
@@ -182,6 +183,7 @@ def test_index_arrays_of_symbolic_sizes_are_made_once() -> None:
     assert len(function._bound) <= 8
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::tvm_autodiff.PlainScheduleWarning")  # numbers, not speed
 def test_several_symbolic_sizes_and_a_sum_of_contributions() -> None:
     n, m = te.var("n"), te.var("m")

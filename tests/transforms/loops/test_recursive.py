@@ -91,6 +91,7 @@ def whole():
     return values, ad.build(inputs, outputs, cache=False)(*values)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [ad.Recursive(9), "recursive", "12kB"])
 def test_built(plan: object, whole: tuple) -> None:
     """The values of the whole loop, with memory below the budget, and told."""
@@ -112,6 +113,7 @@ def test_built(plan: object, whole: tuple) -> None:
         assert memory.temporaries <= (told.states + 8) * 40
 
 
+@pytest.mark.slow
 def test_a_budget_is_not_exceeded_where_steps_are_kernels() -> None:
     """Also with weights that kernels read in another layout, and states that are read in part."""
 
@@ -197,6 +199,7 @@ def test_code_does_not_grow_with_the_length() -> None:
     assert sizes[0] == sizes[1]
 
 
+@pytest.mark.slow
 def test_symbolic_length() -> None:
     """In one function, and in one that calls kernels; the kept states lie in one place."""
     length = te.var("n")
@@ -217,6 +220,7 @@ def test_symbolic_length() -> None:
     assert program.memory(n=50).temporaries <= state + steps + others
 
 
+@pytest.mark.slow
 def test_nested() -> None:
     """A loop under a plan in the step of another one, under a plan as well."""
 
@@ -252,6 +256,7 @@ def test_nested() -> None:
         assert_same(other, results[0])
 
 
+@pytest.mark.slow
 def test_tangents_are_pulled_back() -> None:
     """Reverse over forward mode: the loop over pairs of states and tangents has the plan."""
     s0, p = te.placeholder((3,), D, name="s0"), te.placeholder((3,), D, name="p")
@@ -307,6 +312,7 @@ def test_batches_and_jacobians() -> None:
     assert_same(results[1], results[0])
 
 
+@pytest.mark.slow
 def test_saved_and_in_two_passes(tmp_path: Path) -> None:
     """From a file, and with the loop back in a function of its own."""
     inputs, outputs = long_loop(50, ad.Recursive(4))

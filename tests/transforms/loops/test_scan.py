@@ -70,6 +70,7 @@ def test_gradients_of_short_loops(length: int) -> None:
     np.testing.assert_allclose(found[1], want, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_symbolic_sizes() -> None:
     """One program for all lengths, numbers of rows and sizes."""
     t, b, n = te.var("t"), te.var("b"), te.var("n")
@@ -126,6 +127,7 @@ def test_tvm_alone_lowers_a_loop() -> None:
         np.testing.assert_allclose(holder.numpy(), want, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["lstm", "nested", "integer carry", "HMM", "same sequence"])
 def test_gradients_are_built(name: str) -> None:
     case = CASES[name]
@@ -377,6 +379,7 @@ MODES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoint", [None, 2])
 @pytest.mark.parametrize("mode", MODES)
 def test_second_derivatives_of_loops_in_loops(mode: str, checkpoint: int | None) -> None:

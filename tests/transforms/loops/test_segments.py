@@ -55,6 +55,7 @@ def everything(length, checkpoint, reverse=False):
     return [*inputs, *bars, *dots], [*outputs, *gradient, *tangents, *second, *third]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("length", "k"), [(7, 3), (6, 3), (4, 1), (2, 5), (5, 4), (0, 2), (1, 1)])
 def test_all_derivatives_are_those_of_the_whole_loop(length: int, k: int, reverse: bool) -> None:
@@ -92,6 +93,7 @@ def test_what_is_kept_is_every_kth_state(k: int | None, most: int) -> None:
     assert largest(list(ad.vjp(last, [s0, p], bar))) == 4 * most
 
 
+@pytest.mark.slow
 def test_built() -> None:
     given, wanted = everything(7, None)
     values = [RNG.uniform(-0.5, 0.5, [int(n) for n in t.shape]) for t in given]
@@ -101,6 +103,7 @@ def test_built() -> None:
         np.testing.assert_allclose(two, one, rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_symbolic_length() -> None:
     length = te.var("n")
     inputs, outputs = recurrence(length, 3)

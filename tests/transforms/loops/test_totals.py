@@ -95,6 +95,7 @@ def test_the_derivatives_by_sequences_are_stacked_as_before() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0, 1, 5])
 def test_sums_of_sums(length: int) -> None:
     """The second derivative, of a loop which carries a sum."""

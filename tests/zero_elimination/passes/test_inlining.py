@@ -175,6 +175,7 @@ def test_softmax_keeps_its_sums():
     assert estimate_cost(inlined).multiplications <= estimate_cost(y).multiplications
 
 
+@pytest.mark.slow
 def test_long_chains_stay_stages_of_limited_size():
     before = chain(*[lambda t, i: te.exp(t[i]) + 1.0] * 1500)
     [inlined] = inline_tensors(before)

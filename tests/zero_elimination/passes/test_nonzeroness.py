@@ -199,6 +199,7 @@ def expressions(draw, depth=4):
     return {"add": inner + other, "sub": inner - other, "mul": inner * other}[form]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(expressions())
 def test_random_expressions(before):

@@ -22,6 +22,8 @@ from tvm_autodiff import (
 )
 from tvm_autodiff.graph.stage import is_compute
 
+pytestmark = pytest.mark.slow
+
 TRANSFORMATIONS = {
     "simplify_reductions": simplify_reductions,
     "inline_tensors": inline_tensors,

@@ -462,6 +462,7 @@ def guarded_sums(draw):
 P = tensor(5, 5, name="P")
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(guarded_sums())
 def test_random_sums(stage):

@@ -174,6 +174,7 @@ RAGGED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RAGGED)
 def test_sums_over_no_box_store_nothing(name: str) -> None:
     def body(i: tirx.Expr) -> tirx.Expr:
@@ -219,6 +220,7 @@ def test_a_factor_of_many_operations_is_stored(terms: int, stored: bool) -> None
     check_numbers(y, [long])
 
 
+@pytest.mark.slow
 def test_factors_of_steps_that_are_shared_are_graphs() -> None:
     """Each step reads the one before twice: the tree of 20 of them has a million times the last."""
     rows = te.placeholder((4, 8), "float64", "rows")

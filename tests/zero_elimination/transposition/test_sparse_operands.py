@@ -78,6 +78,7 @@ def test_zeros_are_left_out(name):
     assert estimate_cost([dw]).iterations <= most < dense
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLE)
 def test_gradients(name):
     (y, w), _, _ = TABLE[name]

@@ -81,6 +81,7 @@ def compiled() -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=without_torch(ROOT), capture_output=True, text=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NESTS)
 def test_nested_conditions_compile(
     name: str, compiled: subprocess.CompletedProcess[str]

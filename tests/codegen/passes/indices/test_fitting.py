@@ -65,6 +65,7 @@ def test_what_fits_is_remembered_and_what_does_not_is_not() -> None:
     assert not fits([shared + 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(10))
 def test_random_expressions(block: int) -> None:
     """What fits stays in its types at corners, and what rewrites indices widens none of it."""

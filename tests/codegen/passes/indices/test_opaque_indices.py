@@ -137,6 +137,7 @@ def read(shape: tuple[int, int], A: Any, index: Map, low: int) -> Any:
     return te.compute(shape, lambda i, j: A(index(i, j) - low), name="B")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_random_maps(seed: int) -> None:
     rng = np.random.default_rng(seed)

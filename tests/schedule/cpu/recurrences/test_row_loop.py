@@ -218,6 +218,7 @@ def test_blocks_of_rows_on_threads(name: str, rows: int, monkeypatch: pytest.Mon
         np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [8, 16, 50])
 def test_integers_and_float32(rows: int) -> None:
     def step(c: Any, x: Any, k: Any) -> Any:

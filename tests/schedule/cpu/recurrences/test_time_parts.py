@@ -336,6 +336,7 @@ def test_a_step_that_reads_a_tensor_of_any_length() -> None:
         np.testing.assert_allclose(function(np.ones(3), given), want, rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES[:5] + CASES[6:8], ids=lambda case: case.name)
 def test_gradients_agree_with_jax(case: Case) -> None:
     inputs, outputs = program(case, STEPS)

@@ -82,6 +82,7 @@ def test_equal_values(name: str, size: int) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 40, 101])
 def test_a_periodic_stencil_and_its_gradient(size: int) -> None:
     """Compiled: loops that are shorter than both borders, and longer ones in vectors."""

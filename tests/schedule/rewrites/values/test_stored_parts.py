@@ -56,6 +56,7 @@ def sizes(tensors):
     return [max(map(tree_size, sources_of(op))) for op in stages]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_large_trees_are_stored(name):
     stage = LARGE[name]()

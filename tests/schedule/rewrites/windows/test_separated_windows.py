@@ -334,6 +334,7 @@ def test_symbolic_sizes(name):
         np.testing.assert_allclose(*values, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(7, 7), (8, 30), (41, 40)])
 def test_built_symbolic_sizes(shape):
     stage, head = SYMBOLIC["padded"][0](), te.placeholder((n, m), F, name="head")

@@ -209,6 +209,7 @@ def test_places_of_rows_that_are_used_otherwise(name):
         np.testing.assert_array_equal(function(a, c), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 5, 16, 33])
 def test_operands_over_a_symbolic_axis_are_packed(size):
     """A convolution reads its padded input by panels, and so do its gradients."""
