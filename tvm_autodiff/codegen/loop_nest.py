@@ -7,7 +7,7 @@ their results on the stack. The rules of `schedule` decide what the loops are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -188,14 +188,18 @@ class Places:
     """
 
     def __init__(self) -> None:
-        self._places: dict[tuple[int, int], tuple[Buffer | Local, tuple[int, ...]]] = {}
+        self._places: dict[tuple[int, int], tuple[Buffer | Local, dict[int, int]]] = {}
 
     def put(
         self, tensor: Tensor, buffer: Buffer | Local, kept: Sequence[int] | None = None
     ) -> None:
         """Store a tensor in a buffer that has its dimensions `kept`, or all of them."""
         kept = range(len(shape_of(tensor))) if kept is None else kept
-        self._places[tensor_key(tensor)] = buffer, tuple(kept)
+        self._places[tensor_key(tensor)] = buffer, dict.fromkeys(kept, 0)
+
+    def put_beyond(self, tensor: Tensor, buffer: Buffer, offsets: Sequence[int]) -> None:
+        """Store an element of a tensor so many places beyond its indices in a buffer."""
+        self._places[tensor_key(tensor)] = buffer, dict(enumerate(offsets))
 
     @staticmethod
     def of(tensors: Sequence[Tensor]) -> tuple[Places, list[Buffer]]:
@@ -208,16 +212,24 @@ class Places:
     def write(self, tensor: Tensor, value: Expr, indices: Sequence[Expr]) -> Statement:
         """The store of an element."""
         buffer, kept = self._places[tensor_key(tensor)]
-        return store(buffer, value, [indices[dim] for dim in kept])
+        return store(buffer, value, _moved(indices, kept))
 
     def read(self, expr: Expr) -> Expr:
         """The expression with reads of tensors replaced by reads of their buffers."""
 
         def place(tensor: Tensor, indices: Sequence[Expr]) -> Expr | None:
             buffer, kept = self._places[tensor_key(tensor)]
-            return element(buffer, [indices[dim] for dim in kept])
+            return element(buffer, _moved(indices, kept))
 
         return map_loads(expr, place)
+
+
+def _moved(indices: Sequence[Expr], offsets: Mapping[int, int]) -> list[Expr]:
+    """The indices of some dimensions, so many places beyond."""
+    return [
+        add(indices[dim], const(offset, dtype_of(indices[dim]))) if offset else indices[dim]
+        for dim, offset in offsets.items()
+    ]
 
 
 def function(parameters: Sequence[Buffer], body: Statement, once: bool = False) -> PrimFunc:

@@ -9,32 +9,38 @@ of operations only.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 
 from ...expr.nodes import dtype_of
 from ...graph.stage import bodies
-from ..cost import LAUNCH_CYCLES
+from ..cost import LAUNCH_CYCLES, MARGIN, TURNED
 from ..declined import Declined, no_gain, other_kind
-from ..kernel import Kernel
+from ..fusion.row_kernels import lone_rows
+from ..kernel import Kernel, iterations
 from ..machine import Machine
 from ..nest.reductions.elementwise_body import reduced_body, with_joined_reads
 from ..rewrites.conditions.outer_guards import without_outer_guards
+from ..rewrites.operands.far_operands import over_copies_along
 from ..rewrites.results.reversed_results import reversed_results
 from ..rewrites.results.turned_results import turned_results
 from ..rewrites.sums.split_reduction import divisor_at_least, split_reduction
 from ..rule import (
     Made,
+    Rest,
     in_parts,
     over_merged_axes,
     over_split_axes,
     over_split_dimensions,
     writes_to,
 )
+from .tiles.copies import launch_cycles
 from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
 from .tiles.reduced_blocks import Blocks, blocks_of
+from .tiles.row_steps import row_steps
 from .tiles.symbolic.choice import symbolic_cycles, symbolic_tiles
 from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles
 from .tiles.tile_functions import tile_functions
@@ -87,6 +93,12 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     tile = best_tile(inside, machine)
     plain = plain_cycles(inside, machine)
     cycles = inf if tile is None else estimated_cycles(inside, tile, machine)
+    in_rows = _in_row_blocks(kernel, machine)
+    if in_rows is not None and MARGIN * in_rows[0] < min(cycles, plain):
+        _, copies, whole = in_rows
+        if not copies:
+            return no_gain("blocks of its results along memory are estimated faster")
+        return [*map(Rest, copies), *writes_to([Rest(whole)], kernel)]
     turned = turned_results(kernel)
     faster = turned is not None and symbolic_cycles(turned[0], machine) < min(cycles, plain)
     if tile is not None and cycles <= plain and not faster:
@@ -98,6 +110,24 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     if tile is None:
         return Declined("no tile fits its loops")
     return no_gain("its best tile is estimated slower than plain loops")
+
+
+def _in_row_blocks(
+    kernel: Kernel, machine: Machine
+) -> tuple[float, Sequence[Kernel], Kernel] | None:
+    """The estimated time of results that are summed up along memory, in blocks, the copies that
+    they read, and the kernel over these; None if they are not.
+    """
+    copies, whole = over_copies_along(kernel) or ([], kernel)
+    member = lone_rows(whole)
+    found = None if member is None else row_steps(member, machine)
+    if found is None:
+        return None
+    return found.cycles + sum(_turned_cycles(copy, machine) for copy in copies), copies, whole
+
+
+def _turned_cycles(copy: Kernel, machine: Machine) -> float:
+    return launch_cycles(iterations(copy.root, machine.symbolic_size), 2 * TURNED, machine)
 
 
 def _with_joined_reads(nest: Nest, machine: Machine) -> Nest | None:

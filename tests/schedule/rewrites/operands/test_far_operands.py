@@ -1,5 +1,5 @@
-"""Large operands that are read across their lines are copied for the rule that takes any reduction:
-which ones, in which order, and equal values.
+"""Operands that are read across their lines, large ones for the rule that takes any reduction and
+small ones for sums along memory, are copied: which ones, in which order, and equal values.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ import tvm_autodiff as ad
 from tests.machines import avx512
 from tvm_autodiff.graph.stage import reduction_of
 from tvm_autodiff.schedule.kernel import Kernel
-from tvm_autodiff.schedule.rewrites.operands.far_operands import over_ordered_copies
+from tvm_autodiff.schedule.rewrites.operands.far_operands import (
+    over_copies_along,
+    over_ordered_copies,
+)
 
 PRODUCT = te.comm_reducer(lambda a, b: a * b, lambda t: tirx.const(1, t), name="product")
 FADING = te.comm_reducer(lambda a, b: a * 0.5 + b, lambda t: tirx.const(0, t), name="fading")
@@ -89,7 +92,50 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_copies(name):
     (inputs, output), shapes, numpy = CASES[name]
-    found = over_ordered_copies(Kernel(output.op), avx512())
+    check_copies(inputs, output, over_ordered_copies(Kernel(output.op), avx512()), shapes, numpy)
+
+
+#: of operands that are read many times
+SMALL = {
+    "one operand": (
+        sum_of(lambda x, h, i, j, k: x[i, k] * h[k, j], shapes=((N, K), (K, M))),
+        [(M, K)],
+        lambda x, h: x @ h,
+    ),
+    "a maximum": (
+        sum_of(lambda x, h, i, j, k: x[i, k] + h[k, j], te.max, shapes=((N, K), (K, M))),
+        [(M, K)],
+        lambda x, h: (x[:, None] + h.T).max(2),
+    ),
+    "of two axes": (
+        sum_of(
+            lambda x, h, i, j, k, n: x[i, n, k] * h[k, n, j],
+            shapes=((N, 8, 9), (9, 8, M)),
+            extents=(9, 8),
+        ),
+        [(M, 8, 9)],
+        lambda x, h: np.einsum("ink,knj->ij", x, h),
+    ),
+    "read in order": (
+        sum_of(lambda x, h, i, j, k: x[i, k] * h[j, k], shapes=((N, K), (M, K))),
+        None,
+        None,
+    ),
+    "read too seldom": (
+        sum_of(lambda x, h, i, j, k: x[i, j, k] * h[k, i], shapes=((N, M, K), (K, N))),
+        None,
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_copies_of_small_operands(name):
+    (inputs, output), shapes, numpy = SMALL[name]
+    check_copies(inputs, output, over_copies_along(Kernel(output.op)), shapes, numpy)
+
+
+def check_copies(inputs, output, found, shapes, numpy):
     if shapes is None:
         assert found is None
         return
@@ -100,3 +146,4 @@ def test_copies(name):
     arrays = [rng.random([int(n) for n in t.shape], "float32") for t in inputs]
     got = ad.build(inputs, output, cache=False)(*arrays)
     np.testing.assert_allclose(got, numpy(*(a.astype("float64") for a in arrays)), rtol=1e-5)
+

@@ -53,7 +53,8 @@ from ...machine import Machine
 from .common_subexpressions import with_common_subexpressions
 from .components import with_components
 from .parallel import threads_over
-from .strip_mining import filled
+from .row_blocks import RowBlocks
+from .strip_mining import filled, strip_start
 from .vector_loops import NestWriter, combined
 
 
@@ -65,6 +66,13 @@ def row_function(group: FusionGroup, machine: Machine) -> list[StageFunction] | 
     if isinstance(found, Declined) and parts is not group:  # more buffers may be too many
         return _scheduled(group, chunks, machine, tuple(group.outputs))
     return found
+
+
+def blocks_function(
+    whole: FusionGroup, blocks: RowBlocks, machine: Machine
+) -> list[StageFunction] | Declined:
+    """A group of one kernel, in blocks of its results, as one function."""
+    return _scheduled(blocks.group, _chunks(whole, machine), machine, tuple(whole.outputs), blocks)
 
 
 def too_few_rows(group: FusionGroup, machine: Machine) -> bool:
@@ -79,16 +87,20 @@ def _chunks(group: FusionGroup, machine: Machine) -> int:
 
 
 def _scheduled(
-    group: FusionGroup, chunks: int, machine: Machine, results: tuple[Tensor, ...]
+    group: FusionGroup,
+    chunks: int,
+    machine: Machine,
+    results: tuple[Tensor, ...],
+    blocks: RowBlocks | None = None,
 ) -> list[StageFunction] | Declined:
     """A fusion group as one function that writes `results`, on a given number of threads."""
     group = with_common_subexpressions(group, machine)
     ops = [op for member in group.members for op in member.kernel.ops]
     inputs = external_reads(ops)
-    buffers = _Buffers(group, inputs)
+    buffers = _Buffers(group, inputs, results, blocks)
     items = items_of(group, machine)
     writer = NestWriter(buffers.places, buffers.sums)
-    rows = _Rows(group.extents, chunks)
+    rows = _Rows(group.extents, chunks, blocks)
     nests = [writer.write(nest, rows.places) for nest in nests_of(items)]
     buffers.kept += writer.buffers
     if _bytes(buffers.kept) > machine.cache_bytes // 2:
@@ -103,7 +115,9 @@ def _scheduled(
     if _bytes(_on_stack([*buffers.kept, *buffers.shared])) > 32 * ON_STACK:
         return Declined(f"its small buffers take more than {32 * ON_STACK} bytes of the stack")
     func = function(
-        buffers.parameters, allocated(buffers.shared, sequence([body, *after])), once=True
+        buffers.parameters,
+        allocated(buffers.shared, sequence([body, *after])),
+        once=blocks is None or blocks.are_apart,
     )
     return [StageFunction(func, tuple(inputs), results)]
 
@@ -132,30 +146,42 @@ class _Buffers:
     rows.
     """
 
-    def __init__(self, group: FusionGroup, inputs: Sequence[Tensor]) -> None:
+    def __init__(
+        self,
+        group: FusionGroup,
+        inputs: Sequence[Tensor],
+        results: Sequence[Tensor],
+        blocks: RowBlocks | None,
+    ) -> None:
         self.places = Places()
         self.kept: list[Local] = []  #: of one thread
         self.shared: list[Local] = []  #: of all threads
         self.sums: dict[tuple[int, int], Local] = {}
         self.partial: dict[tuple[int, int], Local] = {}
         self.parameters: list[Any] = []
-        for letter, tensors in (("p", inputs), ("r", group.outputs)):
-            for number, tensor in enumerate(tensors):
-                buffer = parameter(tensor, f"{letter}{number}_{_word(tensor)}")
-                self.parameters.append(buffer)
+        for number, tensor in enumerate(inputs):
+            self.parameters.append(parameter(tensor, f"p{number}_{_word(tensor)}"))
+            self.places.put(tensor, self.parameters[-1])
+        written = [parameter(tensor, f"r{n}_{_word(tensor)}") for n, tensor in enumerate(results)]
+        self.parameters += written
+        if blocks is None:
+            for tensor, buffer in zip(group.outputs, written, strict=True):
                 self.places.put(tensor, buffer)
-        written = {tensor_key(tensor) for tensor in group.outputs}
+        else:
+            for tensor, (number, offsets) in zip(group.outputs, blocks.places, strict=True):
+                self.places.put_beyond(tensor, written[number], offsets)
+        outputs = {tensor_key(tensor) for tensor in group.outputs}
         for member in group.members:
-            self._place(member, written)
+            self._place(member, outputs)
 
-    def _place(self, member: RowKernel, written: set[tuple[int, int]]) -> None:
+    def _place(self, member: RowKernel, outputs: set[tuple[int, int]]) -> None:
         shape = inner_shape(member)
         inner = {node_id(axis.var) for axis in inner_axes(member)}
         root = member.kernel.root
         dims = [n for n, axis in enumerate(root.axis) if node_id(axis.var) in inner]
         for op in member.kernel.ops:
             for tensor in outputs_of(op):
-                if tensor_key(tensor) not in written:
+                if tensor_key(tensor) not in outputs:
                     buffer = local(_word(tensor), shape, dtype_of(tensor))
                     (self.shared if member.across else self.kept).append(buffer)
                     self.places.put(tensor, buffer, dims)
@@ -176,9 +202,11 @@ def _word(tensor: Tensor) -> str:
 
 
 class _Rows:
-    """The loop over the rows, in pieces for the threads."""
+    """The loop over the rows, or over blocks of them, in pieces for the threads."""
 
-    def __init__(self, extents: Sequence[Extent], chunks: int) -> None:
+    def __init__(
+        self, extents: Sequence[Extent], chunks: int, blocks: RowBlocks | None = None
+    ) -> None:
         symbol = next((e for e in extents if not isinstance(e, int)), None)
         self.dtype = "int32" if symbol is None else dtype_of(symbol)
         self.chunks = chunks
@@ -193,6 +221,17 @@ class _Rows:
             self.places = [counter("row", extent) for extent in extents]
             pairs = zip(self.places, unflattened(self.row, extents), strict=True)
             self.bound = [(var, cast(dtype_of(var), place)) for var, place in pairs]
+        if blocks is not None:
+            self._begin_blocks(blocks)
+
+    def _begin_blocks(self, blocks: RowBlocks) -> None:
+        """Bind the index at which a block begins along each axis."""
+        numbers, self.places = self.places, []
+        for number, step, end in zip(numbers, blocks.steps, blocks.ends, strict=True):
+            self.places.append(number)
+            if step > 1:
+                self.places[-1] = counter("begin", end)
+                self.bound.append((self.places[-1], strip_start(number, step, end)))
 
     def loops(
         self,

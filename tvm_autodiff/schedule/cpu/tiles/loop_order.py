@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import permutations
 from math import prod
 
-from ...cost import MAX_SEARCHED, MEMORY_BYTE, SHARED_BYTE
+from ...cost import MAX_SEARCHED, MEMORY_BYTE, NEAR_BYTE, SHARED_BYTE
 from ...machine import Machine
 from .nests import Nest, ranges_of
 from .packing import packed_size
@@ -53,15 +53,25 @@ class TileOrders:
         best = min(moved, key=self.far_bytes)
         return best if self.far_bytes(best) <= least else None
 
-    def far_cycles(self) -> float:
-        """The cycles in which a core reads again from beyond its cache, in the best order."""
-        everything = self._bytes(self._nest.spatial)
-        if everything is None or everything <= self._near:
+    def far_cycles(self, order: Sequence[int] | None = None) -> float:
+        """The cycles in which a core reads again from beyond its cache, in an order or the best."""
+        if self._fits(self._nest.spatial):
             return 0.0
-        far = min(map(self.far_bytes, self._orders()))
-        price = SHARED_BYTE if everything <= self._machine.last_cache_bytes else MEMORY_BYTE
+        return min(map(self.far_bytes, self._orders() if order is None else [order])) * self._price
+
+    def first_cycles(self) -> float:
+        """The cycles in which a core reads everything once, if its cache does not hold it."""
+        if self._fits(self._nest.spatial):
+            return 0.0
+        every = self._bytes(self._nest.spatial)
+        return every * (NEAR_BYTE / self._machine.threads + self._price)
+
+    @property
+    def _price(self) -> float:
+        """The cycles in which a core reads a byte from beyond its cache."""
+        held = self._bytes(self._nest.spatial) <= self._machine.last_cache_bytes
         tiles = prod(self._turns(key) for key in self._nest.spatial)
-        return far * price / min(self._machine.threads, tiles)
+        return (SHARED_BYTE if held else MEMORY_BYTE) / min(self._machine.threads, tiles)
 
     def far_bytes(self, order: Sequence[int]) -> int:
         """The bytes that are read again from beyond the cache.

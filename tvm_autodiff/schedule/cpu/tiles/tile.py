@@ -11,6 +11,7 @@ from math import prod
 from ....codegen.loop_nest import Local
 from ....expr.nodes import Expr, Var
 from ....graph.stage import Extent
+from ...cost import MAX_COPIES
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,14 @@ class Tile:
         """Whether the vectors of both lie alike."""
         mine, theirs = ((one.vector, one.width, one.vectors) for one in (self, other))
         return mine == theirs
+
+
+def factors_of(extent: int) -> list[int]:
+    """Tile factors of an axis: those that divide it, else ones that waste little."""
+    exact = [factor for factor in range(2, MAX_COPIES + 1) if extent % factor == 0]
+    if any(factor >= 4 for factor in exact) or extent <= 3:
+        return exact
+    return exact + [factor for factor in (4, 6, 8) if factor < extent]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from ...cost import (
     CALL,
     LATENCY,
     MARGIN,
-    MAX_COPIES,
     MEMORY_BYTE,
     MIN_LANES,
     NEAR_BYTE,
@@ -30,7 +29,7 @@ from ...rewrites.conditions.guards import selected
 from .copies import copy_cycles, launch_cycles, turn_cycles
 from .loop_order import TileOrders, streamed_bytes
 from .nests import Nest, padded_extents
-from .tile import Tile
+from .tile import Tile, factors_of
 
 _BRANCHES = frozenset(("if_then_else",))  #: what keeps plain loops from vectors
 
@@ -92,7 +91,7 @@ def _tiles(nest: Nest, machine: Machine, lanes: int) -> Iterator[Tile]:
         extent = nest.extents[key]
         # inner axes first: among equal tiles the first counts, and neighbours share cache lines
         others = [
-            (axis, _factors(nest.extents[other]))
+            (axis, factors_of(nest.extents[other]))
             for axis, other in reversed(list(enumerate(nest.spatial)))
             if axis != vector and nest.extents.get(other, 1) > 1
         ]
@@ -117,14 +116,6 @@ def _tiles(nest: Nest, machine: Machine, lanes: int) -> Iterator[Tile]:
 
 def _power_of_two(extent: int) -> int:
     return 1 << max(0, extent - 1).bit_length()
-
-
-def _factors(extent: int) -> list[int]:
-    """Tile factors of an axis: those that divide it, else ones that waste little."""
-    exact = [factor for factor in range(2, MAX_COPIES + 1) if extent % factor == 0]
-    if any(factor >= 4 for factor in exact) or extent <= 3:
-        return exact
-    return exact + [factor for factor in (4, 6, 8) if factor < extent]
 
 
 def _vectorizable(operand: Operand, key: int) -> bool:

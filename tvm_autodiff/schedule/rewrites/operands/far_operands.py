@@ -1,5 +1,5 @@
-"""Copies large tensors that a reduction reads across their lines of memory, in the order in which
-it reads them.
+"""Copies what a reduction reads across lines of memory, in the order in which it reads it: large
+tensors, and small ones that it reads many times.
 
 ``y[b, a] = Σ_c x[b, a, c]*h[a, c, b]  →  p[b, a, c] = h[a, c, b], y[b, a] = Σ_c x[b, a, c]*p[b, a,
 c]``
@@ -13,7 +13,7 @@ from dataclasses import replace
 from ....expr.nodes import Axis, Expr, load_tensor, node_id
 from ....expr.rewrite import expand_lets, rewrite
 from ....graph.stage import Reduction, axis_range, reduction_of, reduction_stage, shape_of
-from ...cost import LAUNCH_CYCLES, MIN_LANES
+from ...cost import LAUNCH_CYCLES, MIN_LANES, STORE
 from ...kernel import Kernel, iterations, size_of, with_root
 from ...machine import Machine
 from ...nest.reductions.commuting import commutes
@@ -25,26 +25,57 @@ def over_ordered_copies(kernel: Kernel, machine: Machine) -> tuple[list[Kernel],
     lines than the first cache holds, and of what else is then not read in order along what is
     reduced last. None where nothing is read so, or a copy would have more elements than its tensor.
     """
+    found = _reads_of_sums(kernel)
+    if found is None:
+        return None
+    reduction, reads = found
+    if not any(_is_far(read, machine) for read in reads):
+        return None
+    order, apart = _order_of(reduction, reads)
+    if not any(_is_far(read, machine) for read in apart) or not all(map(_is_copied_once, apart)):
+        return None
+    return _over_copies(kernel, reduction, order, apart)
+
+
+def over_copies_along(kernel: Kernel) -> tuple[list[Kernel], Kernel] | None:
+    """Copies of what is not in order in memory along what is reduced last, and the kernel that
+    reads them, which reads each element of them many times. None where all is in order, or what is
+    not is read too seldom.
+    """
+    found = _reads_of_sums(kernel)
+    if found is None:
+        return None
+    reduction, reads = found
+    order, apart = _order_of(reduction, reads)
+    most = iterations(kernel.root) // (STORE * MIN_LANES)
+    if not apart or any(read.elements > most for read in apart):
+        return None
+    return _over_copies(kernel, reduction, order, apart)
+
+
+def _reads_of_sums(kernel: Kernel) -> tuple[Reduction, list[Read]] | None:
+    """A reduction in any order, without lets, and what it reads."""
     op = kernel.root
     reduction = reduction_of(op)
     if reduction is None or reduction.init or op.num_outputs != 1:
         return None
     if iterations(op) < LAUNCH_CYCLES or not commutes(reduction.combiner):
         return None
-    sources = list(map(expand_lets, reduction.sources))
-    reads = reads_of(op, sources)
-    if not any(_is_far(read, machine) for read in reads):
-        return None
-    order, apart = _order_of(reduction, reads)
-    if not any(_is_far(read, machine) for read in apart) or not all(map(_is_copied_once, apart)):
-        return None
+    sources = tuple(map(expand_lets, reduction.sources))
+    return replace(reduction, sources=sources), reads_of(op, sources)
+
+
+def _over_copies(
+    kernel: Kernel, reduction: Reduction, order: tuple[Axis, ...], apart: Sequence[Read]
+) -> tuple[list[Kernel], Kernel]:
+    op = kernel.root
     copies: list[Kernel] = []
     table: dict[int, Expr] = {}
     for number, read in enumerate(apart):
         copy, new_read = read.copied([*op.axis, *order], f"{op.name}_in_order{number}")
         copies.append(copy)
         table[node_id(read.expr)] = new_read
-    new = tuple(rewrite(source, lambda node: table.get(node_id(node))) for source in sources)
+    new = tuple(rewrite(one, lambda node: table.get(node_id(node))) for one in reduction.sources)
     changed = replace(reduction, sources=new, axes=order)
     return copies, with_root(kernel, reduction_stage(op.name, list(op.axis), changed))
 

@@ -1,0 +1,146 @@
+"""Chooses blocks of neighbouring results that are summed up along memory together: what several of
+them read is loaded once, and no addition waits for the one before.
+
+Each result has its own vector of partial sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
+
+from ....expr.nodes import dtype_of, node_id
+from ....expr.rewrite import postorder
+from ....graph.stage import axis_range, bodies, reduction_stage
+from ...cost import LATENCY, LAUNCH_CYCLES, MARGIN, MAX_NODES, NEAR_BYTE
+from ...declined import Declined
+from ...fusion.groups import FusionGroup
+from ...fusion.row_items import FOLD, Item, items_of
+from ...fusion.row_kernels import RowKernel
+from ...kernel import Kernel, with_root
+from ...machine import Machine
+from ...nest.access import has_branches
+from ...nest.reductions.elementwise_body import Body, reduced_body
+from .loop_order import TileOrders, streamed_bytes
+from .nests import Nest, nest_of
+from .tile import Tile, factors_of
+
+
+@dataclass(frozen=True)
+class RowSteps:
+    """The blocks of a kernel.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        The kernel, whose factors are multiplied in the order in which blocks share most.
+    steps : tuple of int
+        The results of a block along each output axis.
+    cycles : float
+        The estimated time of all blocks, in cycles of one core.
+    """
+
+    kernel: Kernel
+    steps: tuple[int, ...]
+    cycles: float
+
+    @property
+    def are_single(self) -> bool:
+        """Whether each block is one result."""
+        return max(self.steps) == 1
+
+
+def row_steps(member: RowKernel, machine: Machine) -> RowSteps | None:
+    """The blocks of least estimated time of a reduction along memory: single results, if no others
+    are clearly faster. None if results differ in more than their places.
+    """
+    kernel = member.kernel
+    nest = _nest(member, machine)
+    if nest is None:
+        return None
+    found = [(_cycles(nest, steps, machine), steps) for steps in _steps(kernel, nest, machine)]
+    alone, best = found[0], min(found)
+    cycles, steps = best if MARGIN * best[0] < alone[0] else alone
+    return RowSteps(_multiplied(kernel, nest, steps), steps, cycles)
+
+
+def _multiplied(kernel: Kernel, nest: Nest, steps: Sequence[int]) -> Kernel:
+    """The kernel with factors multiplied first that several results of a block share."""
+    if max(steps) == 1:
+        return kernel
+    unrolled = [key for key, step in zip(nest.spatial, steps, strict=True) if step > 1]
+    reads = [operand.expr for operand in nest.body.operands]
+    sources = nest.body.over(reads, [nest.reduced[-1], *unrolled])
+    changed = replace(nest.body.reduction, sources=sources)
+    return with_root(kernel, reduction_stage(kernel.root.name, list(kernel.root.axis), changed))
+
+
+def _nest(member: RowKernel, machine: Machine) -> Nest | None:
+    """The loops of a reduction whose results differ in their indices only."""
+    kernel = member.kernel
+    found = reduced_body(kernel.root)
+    if isinstance(found, Declined) or member.across or not len(kernel.root.axis):
+        return None
+    if any(operand.guards for operand in found.operands):
+        return None
+    extents = tuple(axis_range(axis)[1] for axis in kernel.root.axis)
+    [item, *_] = items_of(FusionGroup((kernel,), (member,), extents, kernel.outputs), machine)
+    if item.kind != FOLD or item.guarded or not item.straight or _is_cut(item):
+        return None
+    dtype = dtype_of(kernel.root.output(0))
+    nest = nest_of(found, dtype, machine, (), kernel.repetition)
+    if nest is None or nest.iterations < LAUNCH_CYCLES:
+        return None
+    last = node_id(item.reduced[-1].var)
+    return replace(nest, reduced=(*(key for key in nest.reduced if key != last), last))
+
+
+def _is_cut(item: Item) -> bool:
+    return any(has_branches(item.sources, axis.var) for axis in (*item.op.axis, *item.reduced))
+
+
+def _steps(kernel: Kernel, nest: Nest, machine: Machine) -> Iterator[tuple[int, ...]]:
+    """Results of a block along each output axis, of up to two axes: one by one first."""
+    most = machine.accumulators // len(nest.body.reduction.sources)
+    finish = () if kernel.epilogue is None else bodies(kernel.epilogue)
+    nodes = len(postorder([*nest.body.reduction.sources, *finish]))
+    most = min(most, MAX_NODES // nodes)
+    choices = [(1, *factors_of(nest.extents.get(key, 1))) for key in nest.spatial]
+    for steps in product(*choices):
+        if prod(steps) <= most and sum(step > 1 for step in steps) <= 2:
+            yield steps
+
+
+def _cycles(nest: Nest, steps: Sequence[int], machine: Machine) -> float:
+    """An estimate of the time of all blocks, in cycles of one core."""
+    inside = dict(zip(nest.spatial, steps, strict=True))
+    count, lanes = prod(steps), machine.lanes(nest.dtype)
+    last = nest.extents.get(nest.reduced[-1], nest.symbolic)
+    cost = machine.vector_cycles(min(lanes, last) * nest.itemsize)
+
+    def repeated(along: frozenset[int]) -> int:
+        return prod(step for key, step in inside.items() if key in along)
+
+    loads = cost * sum(repeated(operand.variables()) for operand in nest.body.operands)
+    computed = (*nest.steps, *(nest.body.inside if isinstance(nest.body, Body) else ()))
+    work = cost * sum(weight * repeated(along) for along, weight in computed)
+    vectors = -(-last // lanes)
+    turns = nest.count(nest.reduced[:-1]) * vectors
+    # a result has as many sums as hide each other, of the vectors of its row
+    waits = LATENCY / max(1, min(LATENCY // count, vectors))
+    tile = Tile(0, steps[0], 1, tuple(enumerate(steps))[1:])
+    padded = {**nest.extents}
+    for key in nest.extents.keys() & inside.keys():
+        padded[key] = -(-padded[key] // inside[key]) * inside[key]
+    streamed = NEAR_BYTE * streamed_bytes(nest, tile, machine, padded) / max(1, turns)
+    once = max(work, loads, waits, streamed) + 0.15 * loads + 1.0
+    combined = (min(lanes, last) - 1).bit_length() * (LATENCY + count * cost)
+    blocks = nest.count(nest.spatial, padded) / count
+    orders = TileOrders(nest, tile, padded, machine)
+    order = list(range(len(nest.spatial)))
+    each = blocks * (once * turns + combined) / machine.threads
+    return max(each, orders.first_cycles()) + orders.far_cycles(order)
+
+
