@@ -27,6 +27,7 @@ def always(monkeypatch):
     """The tile wherever it is legal, whether it pays or not."""
     monkeypatch.setattr(rule, "LAUNCH_CYCLES", 0)
     monkeypatch.setattr(rule, "plain_cycles", lambda nest, machine: float("inf"))
+    monkeypatch.setattr(rule, "best_block", lambda member, machine: None)
 
 
 def tile_of(output, threads=2):

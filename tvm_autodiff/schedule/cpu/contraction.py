@@ -35,12 +35,12 @@ from ..rule import (
     over_split_dimensions,
     writes_to,
 )
+from .tiles.block_choice import best_block
 from .tiles.copies import launch_cycles
 from .tiles.loop_order import TileOrders
 from .tiles.nests import Nest, nest_of, ranges_of
 from .tiles.packing import packed_size
 from .tiles.reduced_blocks import Blocks, blocks_of
-from .tiles.row_steps import row_steps
 from .tiles.symbolic.choice import symbolic_cycles, symbolic_tiles
 from .tiles.tile_choice import best_tile, estimated_cycles, plain_cycles
 from .tiles.tile_functions import tile_functions
@@ -93,9 +93,10 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     tile = best_tile(inside, machine)
     plain = plain_cycles(inside, machine)
     cycles = inf if tile is None else estimated_cycles(inside, tile, machine)
-    in_rows = _in_row_blocks(kernel, machine)
-    if in_rows is not None and MARGIN * in_rows[0] < min(cycles, plain):
-        _, copies, whole = in_rows
+    blocked = _in_blocks(kernel, nest, machine)
+    # by more than the start of a function, which a tile with copies is charged for
+    if blocked is not None and MARGIN * blocked[0] + LAUNCH_CYCLES < min(cycles, plain):
+        _, copies, whole = blocked
         if not copies:
             return no_gain("blocks of its results along memory are estimated faster")
         return [*map(Rest, copies), *writes_to([Rest(whole)], kernel)]
@@ -112,18 +113,20 @@ def _contraction(kernel: Kernel, machine: Machine) -> Made | Declined:
     return no_gain("its best tile is estimated slower than plain loops")
 
 
-def _in_row_blocks(
-    kernel: Kernel, machine: Machine
+def _in_blocks(
+    kernel: Kernel, nest: Nest, machine: Machine
 ) -> tuple[float, Sequence[Kernel], Kernel] | None:
     """The estimated time of results that are summed up along memory, in blocks, the copies that
     they read, and the kernel over these; None if they are not.
     """
     copies, whole = over_copies_along(kernel) or ([], kernel)
     member = lone_rows(whole)
-    found = None if member is None else row_steps(member, machine)
+    found = None if member is None else best_block(member, machine)
     if found is None:
         return None
-    return found.cycles + sum(_turned_cycles(copy, machine) for copy in copies), copies, whole
+    finished = nest.count(nest.spatial) * nest.finishing / machine.lanes(nest.dtype)
+    cycles = found.cycles + finished / machine.threads
+    return cycles + sum(_turned_cycles(copy, machine) for copy in copies), copies, whole
 
 
 def _turned_cycles(copy: Kernel, machine: Machine) -> float:

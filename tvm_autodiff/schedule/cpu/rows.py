@@ -35,9 +35,9 @@ from ..rewrites.merged_axes import merged_axes
 from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, with_each, writes_to
 from .loops.parallel import parts_for_threads
-from .loops.row_blocks import blocks_of
+from .loops.result_blocks import blocks_of
 from .loops.row_function import blocks_function, row_function, too_few_rows
-from .tiles.row_steps import row_steps
+from .tiles.block_choice import best_block
 
 
 def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
@@ -160,7 +160,7 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
     # with a single result for each thread, too
     even = size_of(extents, machine.symbolic_size) % machine.threads == 0
     if even or not too_few_rows(group, machine):
-        found = row_steps(member, machine)
+        found = best_block(member, machine)
         if found is not None and not found.are_single:
             return blocks_function(group, blocks_of(found.kernel, found.steps), machine)
         return row_function(group, machine)

@@ -53,7 +53,7 @@ from ...machine import Machine
 from .common_subexpressions import with_common_subexpressions
 from .components import with_components
 from .parallel import threads_over
-from .row_blocks import RowBlocks
+from .result_blocks import ResultBlocks
 from .strip_mining import filled, strip_start
 from .vector_loops import NestWriter, combined
 
@@ -69,7 +69,7 @@ def row_function(group: FusionGroup, machine: Machine) -> list[StageFunction] | 
 
 
 def blocks_function(
-    whole: FusionGroup, blocks: RowBlocks, machine: Machine
+    whole: FusionGroup, blocks: ResultBlocks, machine: Machine
 ) -> list[StageFunction] | Declined:
     """A group of one kernel, in blocks of its results, as one function."""
     return _scheduled(blocks.group, _chunks(whole, machine), machine, tuple(whole.outputs), blocks)
@@ -91,7 +91,7 @@ def _scheduled(
     chunks: int,
     machine: Machine,
     results: tuple[Tensor, ...],
-    blocks: RowBlocks | None = None,
+    blocks: ResultBlocks | None = None,
 ) -> list[StageFunction] | Declined:
     """A fusion group as one function that writes `results`, on a given number of threads."""
     group = with_common_subexpressions(group, machine)
@@ -151,7 +151,7 @@ class _Buffers:
         group: FusionGroup,
         inputs: Sequence[Tensor],
         results: Sequence[Tensor],
-        blocks: RowBlocks | None,
+        blocks: ResultBlocks | None,
     ) -> None:
         self.places = Places()
         self.kept: list[Local] = []  #: of one thread
@@ -205,7 +205,7 @@ class _Rows:
     """The loop over the rows, or over blocks of them, in pieces for the threads."""
 
     def __init__(
-        self, extents: Sequence[Extent], chunks: int, blocks: RowBlocks | None = None
+        self, extents: Sequence[Extent], chunks: int, blocks: ResultBlocks | None = None
     ) -> None:
         symbol = next((e for e in extents if not isinstance(e, int)), None)
         self.dtype = "int32" if symbol is None else dtype_of(symbol)
@@ -224,7 +224,7 @@ class _Rows:
         if blocks is not None:
             self._begin_blocks(blocks)
 
-    def _begin_blocks(self, blocks: RowBlocks) -> None:
+    def _begin_blocks(self, blocks: ResultBlocks) -> None:
         """Bind the index at which a block begins along each axis."""
         numbers, self.places = self.places, []
         for number, step, end in zip(numbers, blocks.steps, blocks.ends, strict=True):

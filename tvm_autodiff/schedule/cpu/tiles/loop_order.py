@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from itertools import permutations
 from math import prod
 
-from ...cost import MAX_SEARCHED, MEMORY_BYTE, NEAR_BYTE, SHARED_BYTE
+from ...cost import MAX_SEARCHED, MEMORY_BYTE, SHARED_BYTE
 from ...machine import Machine
 from .nests import Nest, ranges_of
 from .packing import packed_size
@@ -28,7 +29,7 @@ class TileOrders:
     def __init__(
         self, nest: Nest, tile: Tile, padded: Mapping[int, int], machine: Machine
     ) -> None:
-        self._nest, self._machine, self._padded = nest, machine, padded
+        self._nest, self._tile, self._padded, self._machine = nest, tile, padded, machine
         self._factors = {nest.spatial[axis]: count for axis, count in tile.factors.items()}
         self._variables = [operand.variables() for operand in nest.body.operands]
         self._sizes: dict[tuple[int, frozenset[int]], int] = {}
@@ -60,11 +61,17 @@ class TileOrders:
         return min(map(self.far_bytes, self._orders() if order is None else [order])) * self._price
 
     def first_cycles(self) -> float:
-        """The cycles in which a core reads everything once, if its cache does not hold it."""
-        if self._fits(self._nest.spatial):
-            return 0.0
-        every = self._bytes(self._nest.spatial)
-        return every * (NEAR_BYTE / self._machine.threads + self._price)
+        """The cycles in which a core reads everything once that its cache does not hold."""
+        everything = self._nest.spatial
+        return 0.0 if self._fits(everything) else self._bytes(everything) * self._price
+
+    def near_bytes(self, order: Sequence[int]) -> int:
+        """The bytes that come from beyond the first cache, those that are read again included."""
+        first = replace(self._machine, cache_bytes=self._machine.first_cache_bytes)
+        orders = TileOrders(self._nest, self._tile, self._padded, first)
+        everything = self._nest.spatial
+        once = 0 if orders._fits(everything) else orders._bytes(everything)
+        return once + orders.far_bytes(order)
 
     @property
     def _price(self) -> float:

@@ -32,7 +32,7 @@ from ...kernel import Kernel
 
 
 @dataclass(frozen=True)
-class RowBlocks:
+class ResultBlocks:
     """Blocks of the results of a kernel.
 
     Attributes
@@ -60,7 +60,7 @@ class RowBlocks:
         return all(step == 1 or (isinstance(end, int) and end % step == 0) for step, end in pairs)
 
 
-def blocks_of(kernel: Kernel, steps: tuple[int, ...]) -> RowBlocks:
+def blocks_of(kernel: Kernel, steps: tuple[int, ...]) -> ResultBlocks:
     """Blocks of so many results along each output axis, with a kernel for each of these."""
     ends = tuple(axis_range(axis)[1] for axis in kernel.root.axis)
     offsets = list(product(*map(range, steps)))
@@ -77,7 +77,7 @@ def blocks_of(kernel: Kernel, steps: tuple[int, ...]) -> RowBlocks:
         for place, one in zip(offsets, kernels, strict=True)
         for number in range(len(one.outputs))
     )
-    return RowBlocks(FusionGroup(kernels, members, counts, outputs), steps, ends, places)
+    return ResultBlocks(FusionGroup(kernels, members, counts, outputs), steps, ends, places)
 
 
 def _result(kernel: Kernel, steps: Sequence[int], place: Sequence[int]) -> Kernel:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from ....expr.nodes import dtype_of, node_id
-from ....expr.rewrite import postorder
+from ....expr.nodes import Expr, dtype_of, is_integer, is_load, node_id, operands
+from ....expr.rewrite import postorder, variables_of
 from ....graph.stage import axis_range, bodies, reduction_stage
 from ...cost import LATENCY, LAUNCH_CYCLES, MARGIN, MAX_NODES, NEAR_BYTE
 from ...declined import Declined
@@ -21,16 +21,16 @@ from ...fusion.row_items import FOLD, Item, items_of
 from ...fusion.row_kernels import RowKernel
 from ...kernel import Kernel, with_root
 from ...machine import Machine
-from ...nest.access import has_branches
-from ...nest.reductions.elementwise_body import Body, reduced_body
-from .loop_order import TileOrders, streamed_bytes
+from ...nest.access import has_branches, stride_of
+from ...nest.reductions.elementwise_body import Body, Steps, reduced_body
+from .loop_order import TileOrders
 from .nests import Nest, nest_of
 from .tile import Tile, factors_of
 
 
 @dataclass(frozen=True)
-class RowSteps:
-    """The blocks of a kernel.
+class Block:
+    """A kernel and the blocks of its results.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class RowSteps:
         return max(self.steps) == 1
 
 
-def row_steps(member: RowKernel, machine: Machine) -> RowSteps | None:
+def best_block(member: RowKernel, machine: Machine) -> Block | None:
     """The blocks of least estimated time of a reduction along memory: single results, if no others
     are clearly faster. None if results differ in more than their places.
     """
@@ -60,10 +60,15 @@ def row_steps(member: RowKernel, machine: Machine) -> RowSteps | None:
     nest = _nest(member, machine)
     if nest is None:
         return None
-    found = [(_cycles(nest, steps, machine), steps) for steps in _steps(kernel, nest, machine)]
-    alone, best = found[0], min(found)
+    loads, computed = _loads(nest, machine), _computed(nest)
+    found = [
+        (_cycles(nest, steps, loads, computed, machine), steps)
+        for steps in _steps(kernel, nest, machine)
+    ]
+    # among equals, the block of fewer results
+    alone, best = found[0], min(found, key=lambda one: one[0] * (1 + 0.01 * prod(one[1])))
     cycles, steps = best if MARGIN * best[0] < alone[0] else alone
-    return RowSteps(_multiplied(kernel, nest, steps), steps, cycles)
+    return Block(_multiplied(kernel, nest, steps), steps, cycles)
 
 
 def _multiplied(kernel: Kernel, nest: Nest, steps: Sequence[int]) -> Kernel:
@@ -113,34 +118,66 @@ def _steps(kernel: Kernel, nest: Nest, machine: Machine) -> Iterator[tuple[int, 
             yield steps
 
 
-def _cycles(nest: Nest, steps: Sequence[int], machine: Machine) -> float:
+def _cycles(
+    nest: Nest, steps: Sequence[int], loads: Steps, computed: Steps, machine: Machine
+) -> float:
     """An estimate of the time of all blocks, in cycles of one core."""
     inside = dict(zip(nest.spatial, steps, strict=True))
     count, lanes = prod(steps), machine.lanes(nest.dtype)
     last = nest.extents.get(nest.reduced[-1], nest.symbolic)
     cost = machine.vector_cycles(min(lanes, last) * nest.itemsize)
 
-    def repeated(along: frozenset[int]) -> int:
-        return prod(step for key, step in inside.items() if key in along)
+    def of_block(work: Steps) -> float:
+        factors = ((n for key, n in inside.items() if key in along) for along, _ in work)
+        return cost * sum(each * prod(ns) for (_, each), ns in zip(work, factors, strict=True))
 
-    loads = cost * sum(repeated(operand.variables()) for operand in nest.body.operands)
-    computed = (*nest.steps, *(nest.body.inside if isinstance(nest.body, Body) else ()))
-    work = cost * sum(weight * repeated(along) for along, weight in computed)
-    vectors = -(-last // lanes)
+    read = of_block(loads)
+    whole, rest = divmod(last, lanes)
+    vectors = whole + rest.bit_count()  # what is left is read in powers of two
     turns = nest.count(nest.reduced[:-1]) * vectors
     # a result has as many sums as hide each other, of the vectors of its row
-    waits = LATENCY / max(1, min(LATENCY // count, vectors))
+    sums = max(1, min(LATENCY // count, vectors))
     tile = Tile(0, steps[0], 1, tuple(enumerate(steps))[1:])
     padded = {**nest.extents}
     for key in nest.extents.keys() & inside.keys():
         padded[key] = -(-padded[key] // inside[key]) * inside[key]
-    streamed = NEAR_BYTE * streamed_bytes(nest, tile, machine, padded) / max(1, turns)
-    once = max(work, loads, waits, streamed) + 0.15 * loads + 1.0
+    once = max(of_block(computed), read, LATENCY / sums) + 0.15 * read + 1.0 / sums
     combined = (min(lanes, last) - 1).bit_length() * (LATENCY + count * cost)
-    blocks = nest.count(nest.spatial, padded) / count
+    blocks = nest.count(nest.spatial, padded) // count
     orders = TileOrders(nest, tile, padded, machine)
     order = list(range(len(nest.spatial)))
-    each = blocks * (once * turns + combined) / machine.threads
-    return max(each, orders.first_cycles()) + orders.far_cycles(order)
+    each = -(-blocks // machine.threads) * (once * turns + combined)
+    moved = NEAR_BYTE * orders.near_bytes(order) / machine.threads + orders.first_cycles()
+    return max(each, moved) + orders.far_cycles(order)
 
 
+def _loads(nest: Nest, machine: Machine) -> Steps:
+    """For each read at a point of the loops, the ids of the variables that it varies along, and the
+    lines of the first cache that a vector lies in.
+    """
+    reads = ((node, along) for node, along in _inside(nest) if is_load(node))
+    return tuple((along, _lines_of(node, along, nest, machine)) for node, along in reads)
+
+
+def _computed(nest: Nest) -> Steps:
+    """The work at a point of the loops, with that for operands, of which no copy is made."""
+    slow = nest.body.inside if isinstance(nest.body, Body) else ()
+    plain = [(along, 1.0) for node, along in _inside(nest) if not is_load(node)]
+    return (*nest.steps, *slow, *plain)
+
+
+def _inside(nest: Nest) -> Iterator[tuple[Expr, frozenset[int]]]:
+    """What operands read and compute, and the ids of the variables that it varies along."""
+    loops = set(map(node_id, nest.variables))
+    for node in postorder([operand.expr for operand in nest.body.operands]):
+        if operands(node) and not is_integer(node):
+            yield node, frozenset(map(node_id, variables_of(node))) & loops
+
+
+def _lines_of(read: Expr, along: frozenset[int], nest: Nest, machine: Machine) -> float:
+    """One line where all rows begin with a line."""
+    lanes, last = machine.lanes(nest.dtype), nest.reduced[-1]
+    keys = [key for key in along if key != last and nest.extents.get(key) != 1]
+    strides = [stride_of(read, key, nest.variables) for key in keys]
+    even = all(stride is not None and stride % lanes == 0 for stride in strides)
+    return 1.0 if even or last not in along else 1.0 + lanes * nest.itemsize / machine.line_bytes
