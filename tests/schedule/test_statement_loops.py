@@ -7,7 +7,7 @@ import pytest
 from tvm import te, tirx, topi
 
 import tvm_autodiff as ad
-from tests.evaluate import evaluate_graph
+from tests.evaluate import evaluate_graph, numpy_dtype
 from tests.evaluate_statements import run_function
 from tests.schedule.heavy_bodies import BODIES, K, X, choices, doublings
 from tvm_autodiff.codegen.passes.short_circuit import marked
@@ -179,3 +179,24 @@ def test_quotients_that_are_the_same_in_a_vector(rows, columns):
         want = np.stack([first + second, first - second], 2).reshape(rows, columns)
     [got] = ad.build([x], [y], num_threads=1, cache=False)(value)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_stored_parts_of_narrow_floats(dtype):
+    """``t = float32(v)`` holds a bfloat16 v: TVM has no variables of that type."""
+    v = te.placeholder((9,), dtype, name="v")
+
+    def body(i):
+        value = v[i]
+        for number in range(12):
+            other = tirx.const(0.25 * number, dtype)
+            value = te.if_then_else(value > other, value * value - other, value + other)
+        return value
+
+    stage = te.compute((9,), body, name="stage")
+    launch = statement_loops(Kernel(stage.op), Machine(as_target(None), 64))
+    assert ("t11 * t11" in str(launch.func)) is (dtype == "float16")
+    data = np.linspace(-1, 1, 9).astype(numpy_dtype(dtype))
+    got = ad.build(v, stage, cache=False, num_threads=1)(data)
+    want = evaluate_graph([stage], [(v, data)])[0]
+    np.testing.assert_allclose(got.astype(float), want.astype(float), rtol=0.05, atol=0.05)

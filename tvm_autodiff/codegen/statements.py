@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..expr.build import if_then_else
+from ..expr.build import cast, if_then_else
 from ..expr.nodes import (
     Expr,
     dtype_of,
@@ -99,23 +99,26 @@ class _Writer:
         if name == "if_then_else" and any(path in self._out for path in paths[1:]):
             place = self._buffer(node, home)
             sides = [
-                self._inside(path, store(place, value, []))
+                self._inside(path, _stored(place, value))
                 for path, value in zip(paths[1:], values[1:], strict=True)
             ]
             self._out.setdefault(home, []).append(branch(values[0], *sides))
-            return element(place, []), 1
+            return cast(dtype_of(node), element(place, [])), 1
         value = with_operands(node, values) if parts else node
         if is_load(node):
             value = self._places.read(value)
         size = weighed(node, [size for _, size in parts])
         if parts and (self._uses.get((node_id(node), home), 0) > 1 or size > STORED):
             place = self._buffer(node, home)
-            self._out.setdefault(home, []).append(store(place, value, []))
-            return element(place, []), 1
+            self._out.setdefault(home, []).append(_stored(place, value))
+            return cast(dtype_of(node), element(place, [])), 1
         return value, size
 
     def _buffer(self, node: Expr, home: Path) -> Local:
-        place = local(f"t{self._count}", [], dtype_of(node), self._scope)
+        dtype = dtype_of(node)
+        # TVM makes integers of bfloat16, but not of buffers that hold it
+        held = "float32" if dtype == "bfloat16" else dtype
+        place = local(f"t{self._count}", [], held, self._scope)
         self._count += 1
         self._out.setdefault(home, [])
         self._buffers.setdefault(home, []).append(place)
@@ -124,3 +127,7 @@ class _Writer:
     def _inside(self, path: Path, last: Statement) -> Statement:
         body = sequence([*self._out.get(path, []), last])
         return allocated(self._buffers.get(path, []), body)
+
+
+def _stored(place: Local, value: Expr) -> Statement:
+    return store(place, cast(place.buffer.dtype, value), [])

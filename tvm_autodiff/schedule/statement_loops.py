@@ -53,10 +53,7 @@ def statement_loops(kernel: Kernel, machine: Machine) -> StageFunction | Decline
     if not is_compute(kernel.root):
         return NOT_COMPUTED
     inputs, results = external_reads(kernel.ops), kernel.outputs
-    tensors = [*inputs, *results]
-    if any(dtype_of(tensor) == "bfloat16" for tensor in tensors):
-        return Declined("TVM converts bfloat16 to integers, but not stored intermediate values")
-    places, buffers = Places.of(tensors)
+    places, buffers = Places.of([*inputs, *results])
     table: dict[Var, Expr] = {}
     if machine.kind == "cuda":
         loops, kind = _flat_loop(kernel.root.axis, table), PARALLEL

@@ -91,18 +91,21 @@ def conflict_cycles(
     inside = {nest.spatial[axis]: factor for axis, factor in tile.factors.items()}
     inside |= {key: padded.get(key, nest.symbolic) for key in nest.reduced}
     innermost = nest.reduced[reduction_order(nest, tile, machine)[-1]]
-    lines, again, sets, pages = 1, 1, {0}, False
+    again, pages = 1, False
+    spans: dict[int, int] = {}  # what a window reads along both of its loops overlaps
     for key, count in inside.items():
         stride = strides.get(key, 0)
         if stride is None:
             return 0.0
         distance = abs(stride) * nest.itemsize
         pages |= key == innermost and 2 * distance > machine.page_bytes
+        spans[distance] = spans.get(distance, 1) + count - 1
+        if key in nest.reduced and key != innermost and 0 < distance < machine.line_bytes:
+            again *= min(count, machine.line_bytes // distance)
+    lines, sets = 1, {0}
+    for distance, count in spans.items():
         if distance < machine.line_bytes:
-            if key in nest.reduced and key != innermost and distance:
-                again *= min(count, machine.line_bytes // distance)
-            count = -(-count * distance // machine.line_bytes)
-            distance = machine.line_bytes
+            count, distance = -(-count * distance // machine.line_bytes), machine.line_bytes
         if count > 1:
             lines *= count
             sets = sets_of(sets, distance, count, machine)
