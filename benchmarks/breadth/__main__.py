@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -49,6 +50,8 @@ def main() -> None:
     if options.list:
         print("\n".join(names))
         return
+    if hasattr(os, "sched_setaffinity"):  # which tells XLA, too, how many threads it has
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-options.threads :])
     results: dict[str, dict[str, float]] = {}
     for name in names:
         case = CASES[name]()
