@@ -51,6 +51,19 @@ def depthwise(n, c, h, w):
     )
 
 
+def at_data(n, m, k):
+    """Products with rows that data choose, where these are inside of the table."""
+    x, table = cases.placeholder("x", n, k), cases.placeholder("table", m, k)
+    place, r = cases.placeholder("place", n, dtype="int32"), cases.axis(k)
+
+    def body(i, j):
+        row = place[i] + j
+        inside = te.all(row >= 0, row < m)
+        return te.sum(te.if_then_else(inside, x[i, r] * table[row, r], 0.0), axis=r)
+
+    return [x, table, place], te.compute((n, 3), body, name="out")
+
+
 def winners(n, m, k):
     """The greatest product of a row of `x` with one of `y`, and its first place."""
     x, y, r = cases.placeholder("x", n, k), cases.placeholder("y", m, k), cases.axis(k)
@@ -102,6 +115,31 @@ def test_blocks(name):
 )
 def test_blocks_with_more_than_sums(case):
     check(case)
+
+
+def scaled(n, m, k):
+    """Products with a quotient: its scale and its reciprocal are numbers."""
+    [x, y], _ = pairs(n, m, k, times)
+    c, r, e = cases.placeholder("c"), cases.placeholder("r"), cases.axis(k)
+    body = lambda i, j: te.sum(x[i, e] * c() * r() * y[j, e], axis=e)  # noqa: E731
+    return [x, y, c, r], te.compute((n, m), body, name="out")
+
+
+@pytest.mark.parametrize("make", [at_data, scaled])
+def test_what_stays_as_it_is_written(make):
+    """Guards of operands, and numbers whose product may be zero though each is not."""
+    kernel = Kernel(make(101, 3, 17)[1].op)
+    found = best_block(lone_rows(kernel), avx512())
+    assert not found.are_single
+    assert found.kernel is kernel
+
+
+def test_factors_that_a_block_shares_are_multiplied_first():
+    kernel = Kernel(cases.mttkrp(16, 12, 48, 4)[1].op)
+    copies, whole = over_copies_along(kernel)
+    found = best_block(lone_rows(whole), avx512())
+    assert len(copies) == 1
+    assert found.kernel is not whole
 
 
 def test_each_result_of_a_block_has_its_place():

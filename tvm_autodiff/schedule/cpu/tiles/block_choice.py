@@ -23,6 +23,7 @@ from ...kernel import Kernel, with_root
 from ...machine import Machine
 from ...nest.access import has_branches, stride_of
 from ...nest.reductions.elementwise_body import Body, Steps, reduced_body
+from ...nest.reductions.products import Product
 from .loop_order import TileOrders
 from .nests import Nest, nest_of
 from .tile import Tile, factors_of
@@ -72,13 +73,18 @@ def best_block(member: RowKernel, machine: Machine) -> Block | None:
 
 
 def _multiplied(kernel: Kernel, nest: Nest, steps: Sequence[int]) -> Kernel:
-    """The kernel with factors multiplied first that several results of a block share."""
-    if max(steps) == 1:
+    """The kernel with factors multiplied first that several results of a block share; not those
+    that are a number, of which the scale of a quotient and its reciprocal may vanish together.
+    """
+    body = nest.body
+    if max(steps) == 1 or not isinstance(body, Product) or body.scale:
+        return kernel
+    if not all(operand.variables() for operand in body.operands):
         return kernel
     unrolled = [key for key, step in zip(nest.spatial, steps, strict=True) if step > 1]
-    reads = [operand.expr for operand in nest.body.operands]
-    sources = nest.body.over(reads, [nest.reduced[-1], *unrolled])
-    changed = replace(nest.body.reduction, sources=sources)
+    reads = [operand.expr for operand in body.operands]
+    sources = body.over(reads, [nest.reduced[-1], *unrolled])
+    changed = replace(body.reduction, sources=sources)
     return with_root(kernel, reduction_stage(kernel.root.name, list(kernel.root.axis), changed))
 
 
