@@ -117,8 +117,10 @@ def _in_blocks(
     kernel: Kernel, nest: Nest, machine: Machine
 ) -> tuple[float, Sequence[Kernel], Kernel] | None:
     """The estimated time of results that are summed up along memory, in blocks, the copies that
-    they read, and the kernel over these; None if they are not.
+    they read, and the kernel over these; None if they are not, or may not be in parts.
     """
+    if machine.exact_math:
+        return None
     copies, whole = over_copies_along(kernel) or ([], kernel)
     member = lone_rows(whole)
     found = None if member is None else best_block(member, machine)

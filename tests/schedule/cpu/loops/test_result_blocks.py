@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tvm import te, tirx
@@ -177,6 +179,13 @@ def test_operands_that_lie_across_are_copied():
     assert [one.kernel.root.name for one in launches] == [copy.root.name, "C"]
     assert [one.rule for one in apply_rules(whole, avx512(1), CPU_RULES)] == ["rows"]
     check(case)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_exact_sums_are_added_up_in_their_order(exact):
+    kernel = Kernel(cases.matmul(3000, 3, 900, "nn")[1].op)
+    found = contraction(kernel, replace(avx512(1), exact_math=exact))
+    assert any("in_order" in str(one.inputs) for one in found) is not exact
 
 
 def test_large_products_stay_tiles():

@@ -69,7 +69,8 @@ def best_block(member: RowKernel, machine: Machine) -> Block | None:
     # among equals, the block of fewer results
     alone, best = found[0], min(found, key=lambda one: one[0] * (1 + 0.01 * prod(one[1])))
     cycles, steps = best if MARGIN * best[0] < alone[0] else alone
-    return Block(_multiplied(kernel, nest, steps), steps, cycles)
+    ordered = kernel if machine.exact_math else _multiplied(kernel, nest, steps)
+    return Block(ordered, steps, cycles)
 
 
 def _multiplied(kernel: Kernel, nest: Nest, steps: Sequence[int]) -> Kernel:
