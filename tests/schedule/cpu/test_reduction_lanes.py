@@ -100,6 +100,19 @@ def pooled(size, window, stride, pair):
     return [X], te.compute((5, n, n), lambda *at: winner[1](*at) * 1.0, name="Y")
 
 
+def taps(points, count):
+    """``Y[i] = Σ_k w(X[i] - k)*I[floor(X[i]) + k, clamped]``, w = 1 - |t| within 1 and 0 beyond."""
+    X, image, k = cases.placeholder("X", points), cases.placeholder("I", 20), cases.axis(count, "k")
+
+    def body(i):
+        place = te.floor(X[i]).astype("int32") + k
+        far = te.abs(X[i] - place.astype(F))
+        weight = te.if_then_else(far < 1.0, 1.0 - far, tirx.const(0, F))
+        return te.sum(weight * image[te.max(te.min(place, 19), 0)], axis=k)
+
+    return [X, image], te.compute((points,), body, name="Y")
+
+
 #: case, and whether vectors are gathered along the results
 GATHERED = {
     "pairs of a window": (pooled(22, 7, 2, True), True),
@@ -110,6 +123,7 @@ GATHERED = {
     "a condition at the end": (overlaps(30, 65), True),
     "a function": (sines(200, 6), True),
     "few terms, which LLVM writes out": (phases(5, 40), False),
+    "few terms with conditions, of which LLVM makes no vectors": (taps(200, 4), True),
     "gathered along both": (wrapped(8, 64, 50), False),
 }
 

@@ -468,6 +468,28 @@ def test_lowers_for_a_gpu():
         lower([*DATA, head], output, target="cuda")
 
 
+@pytest.mark.filterwarnings("ignore::tvm_autodiff.PlainScheduleWarning")  # numbers, not speed
+def test_two_axes_that_one_datum_ends():
+    """TVM makes no function of it where the reducer is the user's and the rows are symbolic."""
+    either = te.comm_reducer(lambda a, b: a + b - a * b, lambda t: te.const(0, t))
+    n = te.var("n")
+    count, cubes = te.placeholder((n,), "int32", "count"), te.placeholder((n, 4, 4), D, "cubes")
+    factor = te.placeholder((3,), D, "factor")
+    i = te.reduce_axis((0, n), "i")
+    k, m = (te.reduce_axis((0, te.min(count[i], 4)), name) for name in "km")
+    y = te.compute((3,), lambda b: either(cubes[i, k, m] * factor[b], axis=[i, k, m]), name="y")
+    function = build([count, cubes, factor], [y], cache=False)
+    lengths, values = np.array([1, 4, 0, 2, 3], "int32"), RNG.random((5, 4, 4)) / 9
+    factors = RNG.random(3)
+    wanted = np.zeros(3)
+    for row, length in enumerate(lengths):
+        for value in values[row, :length, :length].ravel():
+            wanted += (1 - wanted) * value * factors
+    [got] = function(lengths, values, factors)
+    np.testing.assert_allclose(got, wanted)
+    lower([count, cubes, factor], [y], target="cuda")
+
+
 @pytest.mark.parametrize("form", ["an equation", "two bounds"])
 def test_an_equation_may_hold_what_a_loop_counts_and_what_bounds_it(form):
     """``k < length[j]`` with ``place[k] == j``: j cannot be found in the loop that it bounds."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...codegen.stages.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import RefusedStageError, StageFunction, stage_function
 from ...expr.nodes import op_name
 from ...expr.rewrite import postorder
 from ...graph.stage import bodies, is_compute
@@ -25,7 +25,13 @@ def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
         launch = statement_loops(kernel, machine)
         if not isinstance(launch, Declined):
             return [launch]
-    unscheduled = stage_function(kernel.ops, kernel.outputs)
+    try:
+        unscheduled = stage_function(kernel.ops, kernel.outputs)
+    except RefusedStageError:  # as of two bounds of one datum, which TVM hashes in vain
+        launch = statement_loops(kernel, machine)
+        if isinstance(launch, Declined):
+            raise
+        return [launch]
     if not is_compute(kernel.root):
         return [unscheduled]
     schedule, blocks = schedule_of(unscheduled)

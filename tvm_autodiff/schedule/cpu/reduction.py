@@ -98,7 +98,8 @@ def gathered_columns(kernel: Kernel, machine: Machine, in_parts: bool) -> Column
     reduction, last = found.reduction, found.reduction.axes[-1]
     turns = size_of([axis_range(axis)[1] for axis in reduction.axes])
     expensive = any(map(is_expensive, postorder(list(reduction.sources))))
-    plain = len(reduction.sources) == 1 and not found.body.guards and not expensive
+    branches = found.body.guards or has_branches(found.body.values)
+    plain = len(reduction.sources) == 1 and not branches and not expensive
     if turns < SHORT_LOOP and plain:
         return None  # LLVM makes vectors of neighbouring results itself, but not of pairs
     variables = [axis.var for axis in (*kernel.root.axis, *reduction.axes)]

@@ -12,7 +12,7 @@ from functools import partial
 from ...codegen.loop_nest import function, parameter, sequence
 from ...codegen.passes.launches import launches_threads
 from ...codegen.passes.opaque_threads import allocated_bytes, bind_parallel
-from ...codegen.stages.primfunc import StageFunction, stage_function
+from ...codegen.stages.primfunc import RefusedStageError, StageFunction, stage_function
 from ...errors import LoweringError
 from ...graph.stage import (
     Operation,
@@ -35,10 +35,23 @@ from .blocks.threads import bind_flat, fused, own_loops
 def fallback(kernel: Kernel, machine: Machine) -> list[StageFunction]:
     """Schedule any kernel, correctness first."""
     if too_large(kernel, expanded=True) is not None:
-        launch = statement_loops(kernel, machine)
-        if not isinstance(launch, Declined):
-            return [replace(launch, func=bind_parallel(launch.func))]
-    return [_stage(op, machine) for op in kernel.ops]
+        launch = _in_statements(kernel, machine)
+        if launch is not None:
+            return [launch]
+    try:
+        return [_stage(op, machine) for op in kernel.ops]
+    except RefusedStageError:  # as of two bounds of one datum, which TVM hashes in vain
+        launch = _in_statements(kernel, machine)
+        if launch is None:
+            raise
+        return [launch]
+
+
+def _in_statements(kernel: Kernel, machine: Machine) -> StageFunction | None:
+    launch = statement_loops(kernel, machine)
+    if isinstance(launch, Declined):
+        return None
+    return replace(launch, func=bind_parallel(launch.func))
 
 
 def _stage(op: Operation, machine: Machine) -> StageFunction:
