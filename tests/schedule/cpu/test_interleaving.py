@@ -224,7 +224,7 @@ DECLINED = {
         (3,), lambda c: chosen(c, 1.0, 2.0, 3.0), name="y"
     ),
     "vectors run along its last axis": lambda: padded(64, LANES),
-    "a branch reads neighbours at places that lie apart": lambda: guarded(64),
+    "it reads neighbours at places": lambda: guarded(64),
     "it reads neighbours at places that lie apart": lambda: apart(64, 16)[1],
 }
 

@@ -116,14 +116,14 @@ def taps(points, count):
 #: case, and whether vectors are gathered along the results
 GATHERED = {
     "pairs of a window": (pooled(22, 7, 2, True), True),
-    "sums of a window, which LLVM writes out": (pooled(22, 7, 2, False), False),
+    "sums of a window": (pooled(22, 7, 2, False), True),
     "columns beside a gather": (phases(400, 40), True),
     "a maximum": (phases(400, 40, te.max), True),
     "float64": (phases(400, 40, dtype="float64"), True),
     "a condition at the end": (overlaps(30, 65), True),
     "a function": (sines(200, 6), True),
-    "few terms, which LLVM writes out": (phases(5, 40), False),
-    "few terms with conditions, of which LLVM makes no vectors": (taps(200, 4), True),
+    "few columns": (phases(5, 40), False),
+    "few terms with conditions": (taps(200, 4), True),
     "gathered along both": (wrapped(8, 64, 50), False),
 }
 

@@ -31,6 +31,7 @@ from ..declined import Declined, no_gain, other_kind
 from ..kernel import Kernel, iterations, too_large
 from ..machine import Machine
 from ..nest.nest import nest_of, unrolled
+from ..rewrites.conditions.guards import selected
 from .loops.elements import has_border
 from .loops.nest_function import in_vectors, nest_function
 from .loops.parallel import threads_over
@@ -43,7 +44,7 @@ def interleaving(kernel: Kernel, machine: Machine) -> list[StageFunction] | Decl
     extents = [extent for _, extent in bounds]
     if not bounds or any(low != 0 or not _may_reach(extent, 1) for low, extent in bounds):
         return other_kind("it has no axes, or no elements")
-    values = [expand_lets(body) for body in bodies(op)]
+    values = selected([expand_lets(body) for body in bodies(op)], list(op.axis))
     lanes = machine.lanes(*map(dtype_of, values))
     if _may_reach(extents[-1], lanes) and has_border(op.axis, values):
         return other_kind("vectors run along its last axis, between its borders")

@@ -15,7 +15,7 @@ from ...expr.integers.exact_quotient import exact_quotient
 from ...expr.nodes import Var
 from ...expr.rewrite import postorder
 from ...graph.stage import Reduction, axis_range, bodies, reduction_of
-from ..cost import CALL, LATENCY, LAUNCH_CYCLES, MARGIN, MIN_LANES, SHORT_LOOP, STORE
+from ..cost import CALL, LATENCY, LAUNCH_CYCLES, MARGIN, MIN_LANES, STORE
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
@@ -96,12 +96,6 @@ def gathered_columns(kernel: Kernel, machine: Machine, in_parts: bool) -> Column
     if isinstance(found, Declined):
         return None
     reduction, last = found.reduction, found.reduction.axes[-1]
-    turns = size_of([axis_range(axis)[1] for axis in reduction.axes])
-    expensive = any(map(is_expensive, postorder(list(reduction.sources))))
-    branches = found.body.guards or has_branches(found.body.values)
-    plain = len(reduction.sources) == 1 and not branches and not expensive
-    if turns < SHORT_LOOP and plain:
-        return None  # LLVM makes vectors of neighbouring results itself, but not of pairs
     variables = [axis.var for axis in (*kernel.root.axis, *reduction.axes)]
 
     def cycles(body: Reduced, along: Var, lanes: float) -> float:

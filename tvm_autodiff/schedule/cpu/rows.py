@@ -15,7 +15,16 @@ from ...expr.dtypes import itemsize
 from ...expr.nodes import Tensor, Var, dtype_of, node_id, same_node, tensor_key
 from ...expr.rewrite import depends_on, expand_lets, postorder
 from ...expr.structural import StructuralKeys
-from ...graph.stage import Operation, axis_range, loop_axes, reduction_of, shape_of, sources_of
+from ...graph.stage import (
+    Operation,
+    axis_range,
+    axis_vars,
+    bodies,
+    loop_axes,
+    reduction_of,
+    shape_of,
+    sources_of,
+)
 from ..cost import (
     CALL,
     KERNEL_CALL,
@@ -27,13 +36,21 @@ from ..cost import (
 )
 from ..declined import Declined, no_gain
 from ..fusion.groups import FusionGroup
-from ..fusion.row_kernels import RowKernel, contiguous_run, lone_rows, natural_rows
+from ..fusion.row_kernels import (
+    RowKernel,
+    contiguous_run,
+    inner_axes,
+    lone_rows,
+    natural_rows,
+)
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
 from ..nest.reductions.commuting import commutes
+from ..nest.reductions.point_cost import cycles_of_point
 from ..rewrites.merged_axes import merged_axes
 from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, with_each, writes_to
+from .loops.components import with_components
 from .loops.parallel import parts_for_threads
 from .loops.result_blocks import blocks_of
 from .loops.row_function import blocks_function, row_function, too_few_rows
@@ -48,6 +65,9 @@ def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
         return no_gain("functions of one number for each row take longer than kernels apart")
     if _summed_far(group, machine) > _moved_apart(group, machine) + _repeated(group, machine):
         return no_gain("each row would add to more sums than the first cache holds")
+    short = _in_short_vectors(with_components(group, machine), machine)
+    if short > _moved_apart(group, machine) + _repeated(group, machine):
+        return no_gain("vectors along its short axes take longer than kernels apart")
     return row_function(group, machine)
 
 
@@ -63,6 +83,32 @@ def _summed_far(group: FusionGroup, machine: Machine) -> float:
         return 0.0
     rows = size_of(group.extents, machine.symbolic_size)
     return 2 * sums * rows * NEAR_BYTE / machine.threads
+
+
+def _in_short_vectors(group: FusionGroup, machine: Machine) -> float:
+    """The cycles of elements in vectors along a short last axis of long rows, less those in whole
+    vectors.
+    """
+    cycles = 0.0
+    for member in group.members:
+        inner = {node_id(axis.var) for axis in inner_axes(member)}
+        for op in member.kernel.ops:
+            axes = [axis for axis in op.axis if node_id(axis.var) in inner]
+            if reduction_of(op) is not None or not axes:
+                continue
+            var, lanes = axes[-1].var, machine.lanes(dtype_of(op.output(0)))
+            short = axis_range(axes[-1])[1]
+            if not isinstance(short, int) or short >= lanes or contiguous_run(op, axes) >= lanes:
+                continue
+            if size_of([axis_range(axis)[1] for axis in axes]) < lanes:
+                continue
+            variables, values = axis_vars(op), [expand_lets(body) for body in bodies(op)]
+            narrow, wide = (
+                cycles_of_point(values, var, count, var, variables, machine)
+                for count in (short, lanes)
+            )
+            cycles += iterations(op, machine.symbolic_size) * (narrow - wide)
+    return cycles / machine.threads
 
 
 def _waits_alone(group: FusionGroup, machine: Machine) -> float:

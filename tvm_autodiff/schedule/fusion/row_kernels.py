@@ -137,8 +137,25 @@ def lone_rows(kernel: Kernel) -> RowKernel | None:
         return None
     if contains_load([bound for part in kernel.ops for bound in reduction_bounds(part)]):
         return None
-    along = contiguous_run(op, reduction.axes) >= 2 * MIN_LANES and not _slides(op, reduction)
+    straight = contiguous_run(op, reduction.axes) >= 2 * MIN_LANES and not _slides(op, reduction)
+    along = straight or _gathers_along(op, reduction)
     return RowKernel(kernel, tuple(range(len(op.axis)))) if along else None
+
+
+def _gathers_along(op: Operation, reduction: Reduction) -> bool:
+    """``y[i] = Σ_k v[place[i, k]]*x[i, k]``: whether places are data in the order of memory, and no
+    vectors lie along the results.
+    """
+    var = reduction.axes[-1].var
+    if size_of([axis_range(reduction.axes[-1])[1]]) < 2 * MIN_LANES:
+        return False
+    if len(op.axis) and unit_strides_inside(op, op.axis[-1].var):
+        return False
+    reads, variables = stage_reads_within(op, var)
+    own = [node for node in reads if depends_on_any(node, var)]
+    straight = [node for node in own if not contains_load(operands(node))]
+    strides = [stride_of(node, node_id(var), variables) for node in straight]
+    return 0 < len(straight) < len(own) and all(stride == 1 for stride in strides)
 
 
 def _slides(op: Operation, reduction: Reduction) -> bool:
