@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from ...expr.costly import is_expensive
 from ...expr.integers.exact_quotient import exact_quotient
-from ...expr.nodes import Var
-from ...expr.rewrite import postorder
+from ...expr.nodes import Expr, Var, is_load, operands
+from ...expr.rewrite import contains, contains_load, postorder
 from ...graph.stage import Reduction, axis_range, bodies, reduction_of
-from ..cost import CALL, LATENCY, LAUNCH_CYCLES, MARGIN, MIN_LANES, STORE
+from ..cost import CALL, LATENCY, LAUNCH_CYCLES, MARGIN, MAX_STRIDE, MIN_LANES, STORE
 from ..declined import Declined
 from ..kernel import Kernel, iterations, size_of
 from ..machine import Machine
@@ -96,6 +96,11 @@ def gathered_columns(kernel: Kernel, machine: Machine, in_parts: bool) -> Column
     if isinstance(found, Declined):
         return None
     reduction, last = found.reduction, found.reduction.axes[-1]
+    turns = size_of([axis_range(axis)[1] for axis in reduction.axes])
+    values = list(reduction.sources)
+    branches = found.body.guards or has_branches(found.body.values)
+    if turns <= MAX_STRIDE and len(values) == 1 and not branches and not contains(values, _is_slow):
+        return None  # LLVM writes them out, and makes vectors of neighbouring results itself
     variables = [axis.var for axis in (*kernel.root.axis, *reduction.axes)]
 
     def cycles(body: Reduced, along: Var, lanes: float) -> float:
@@ -115,6 +120,11 @@ def gathered_columns(kernel: Kernel, machine: Machine, in_parts: bool) -> Column
     if in_parts:
         others.append(cycles(found.body, last.var, machine.lanes(*kernel.dtypes)))
     return found if MARGIN * apart < min(others) else None
+
+
+def _is_slow(node: Expr) -> bool:
+    """Whether LLVM makes no vectors of a node: of a function, or of a read at data."""
+    return is_expensive(node) or (is_load(node) and contains_load(operands(node)))
 
 
 def _lanes(kernel: Kernel, machine: Machine) -> tuple[Kernel, Kernel] | None:

@@ -50,7 +50,7 @@ from ..nest.reductions.point_cost import cycles_of_point
 from ..rewrites.merged_axes import merged_axes
 from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, with_each, writes_to
-from .loops.components import with_components
+from .interleaving import interleaving
 from .loops.parallel import parts_for_threads
 from .loops.result_blocks import blocks_of
 from .loops.row_function import blocks_function, row_function, too_few_rows
@@ -61,13 +61,13 @@ def fused_rows(group: FusionGroup, machine: Machine) -> Made | Declined:
     """Schedule a fusion group as one function."""
     if too_few_rows(group, machine):
         return Declined("it has too few rows for the threads")
-    if _waits_alone(group, machine) > _moved_apart(group, machine) + _repeated(group, machine):
+    apart = _moved_apart(group, machine) + _repeated(group, machine)
+    if _waits_alone(group, machine) > apart:
         return no_gain("functions of one number for each row take longer than kernels apart")
-    if _summed_far(group, machine) > _moved_apart(group, machine) + _repeated(group, machine):
+    if _summed_far(group, machine) > apart:
         return no_gain("each row would add to more sums than the first cache holds")
-    short = _in_short_vectors(with_components(group, machine), machine)
-    if short > _moved_apart(group, machine) + _repeated(group, machine):
-        return no_gain("vectors along its short axes take longer than kernels apart")
+    if _interleaved_apart(group, machine) > apart:
+        return no_gain("vectors along its short axes take longer than those interleaved apart")
     return row_function(group, machine)
 
 
@@ -85,29 +85,27 @@ def _summed_far(group: FusionGroup, machine: Machine) -> float:
     return 2 * sums * rows * NEAR_BYTE / machine.threads
 
 
-def _in_short_vectors(group: FusionGroup, machine: Machine) -> float:
-    """The cycles of elements in vectors along a short last axis of long rows, less those in whole
-    vectors.
+def _interleaved_apart(group: FusionGroup, machine: Machine) -> float:
+    """The cycles of elements in vectors along a short axis, less those in whole vectors, of kernels
+    whose short axes are interleaved apart.
     """
     cycles = 0.0
     for member in group.members:
-        inner = {node_id(axis.var) for axis in inner_axes(member)}
-        for op in member.kernel.ops:
-            axes = [axis for axis in op.axis if node_id(axis.var) in inner]
-            if reduction_of(op) is not None or not axes:
-                continue
-            var, lanes = axes[-1].var, machine.lanes(dtype_of(op.output(0)))
-            short = axis_range(axes[-1])[1]
-            if not isinstance(short, int) or short >= lanes or contiguous_run(op, axes) >= lanes:
-                continue
-            if size_of([axis_range(axis)[1] for axis in axes]) < lanes:
-                continue
-            variables, values = axis_vars(op), [expand_lets(body) for body in bodies(op)]
-            narrow, wide = (
-                cycles_of_point(values, var, count, var, variables, machine)
-                for count in (short, lanes)
-            )
-            cycles += iterations(op, machine.symbolic_size) * (narrow - wide)
+        op = member.kernel.root
+        if member.across or reduction_of(op) is not None or not inner_axes(member):
+            continue
+        last, lanes = op.axis[-1], machine.lanes(dtype_of(op.output(0)))
+        short = axis_range(last)[1]
+        if not isinstance(short, int) or not 1 < short < lanes:
+            continue
+        if isinstance(interleaving(member.kernel, machine), Declined):
+            continue
+        variables, values = axis_vars(op), [expand_lets(body) for body in bodies(op)]
+        narrow, wide = (
+            cycles_of_point(values, last.var, count, last.var, variables, machine)
+            for count in (short, lanes)
+        )
+        cycles += iterations(op, machine.symbolic_size) * (narrow - wide)
     return cycles / machine.threads
 
 

@@ -30,7 +30,7 @@ from ....expr.costly import is_expensive
 from ....expr.nodes import Axis, Expr, Var, dtype_of, tensor_key
 from ....expr.rewrite import depends_on, postorder, substituter
 from ....graph.stage import Extent, Reduction, axis_range, outputs_of
-from ...cost import LATENCY, MAX_COPIES
+from ...cost import LATENCY, MAX_COPIES, MAX_STRIDE
 from ...fusion.merged_loops import merged
 from ...fusion.row_items import BLOCK, SUM, Item, Nest, as_fold
 from ...fusion.row_pieces import block_pieces, last_pieces, outer_pieces
@@ -126,7 +126,8 @@ class NestWriter:
                         statements += self._accumulated(item, accumulator, [lane], table)
                 return statements
 
-            if any(item.guarded for item in parts) and not accumulators:
+            plain = _interleaves(first) or any(item.guarded for item in parts)
+            if plain and not accumulators:
                 inner.append(plain_loop(first, begin, end, body))
             else:
                 inner.append(vector_loop(parts, begin, end, unroll, body))
@@ -291,6 +292,19 @@ class NestWriter:
         ]
         self.buffers += buffers
         return buffers
+
+
+def _interleaves(item: Item) -> bool:
+    """Whether the last loops are so short that LLVM writes them out, and interleaves vectors along
+    the long loop before.
+    """
+    points = 1
+    for axis in reversed(item.loops):
+        extent = axis_range(axis)[1]
+        if not isinstance(extent, int) or extent >= item.lanes:
+            return 1 < points <= MAX_STRIDE
+        points *= extent
+    return False
 
 
 def _fits_in_registers(item: Item) -> bool:
