@@ -346,3 +346,52 @@ def test_work_that_kernels_apart_would_repeat_counts(shared):
 
     [group] = groups_of([total(number) for number in (1, 2, 3)])
     assert isinstance(fused_rows(group, avx512(1)), Declined) != shared
+
+
+def taps(points, taps, chooses):
+    """The weights of a few taps at each point, and the sum of each image: hats, or the nearest."""
+    y, x = (te.placeholder((8, points), name=name) for name in "yx")
+    i = te.reduce_axis((0, points), "i")
+
+    def weight(n, j, a, b):
+        far = te.abs(y[n, j] - te.floor(y[n, j]) - a.astype("float32"))
+        hat = te.max(1.0 - far, 0.0)
+        if not chooses:
+            return x[n, j] * hat * (b.astype("float32") + 1.0)
+        return te.if_then_else(x[n, j] > b.astype("float32"), x[n, j] * hat, y[n, j] * y[n, j])
+
+    weights = te.compute((8, points, taps, taps), weight, name="weights")
+    total = te.compute((8,), lambda n: te.sum(x[n, i] * y[n, i], axis=i), name="total")
+    return [y, x], [weights, total]
+
+
+def weights_of(y, x, taps, chooses):
+    a, b = np.arange(taps, dtype="float32")[:, None], np.arange(taps, dtype="float32")
+    y, x = y[:, :, None, None], x[:, :, None, None]
+    hat = np.maximum(1.0 - abs(y - np.floor(y) - a), 0.0)
+    return np.where(x > b, x * hat, y * y) if chooses else x * hat * (b + 1.0)
+
+
+def test_short_loops_after_a_long_one_are_left_to_the_compiler():
+    """It writes them out, and interleaves vectors along the long one."""
+    text = text_of(taps(64, 2, False)[1])
+    assert "l in T.vectorized(2)" not in text
+    assert "l in T.vectorized(4)" in text_of(taps(64, 4, False)[1])
+
+
+def test_kernels_that_are_interleaved_apart_stay_apart():
+    [group] = groups_of(taps(64, 2, True)[1])
+    found = fused_rows(group, avx512())
+    assert isinstance(found, Declined)
+    assert "interleaved" in found.reason
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("chooses", [False, True])
+def test_short_loops_of_rows(count, chooses):
+    inputs, outputs = taps(50, count, chooses)
+    rng = np.random.default_rng(0)
+    y, x = (rng.uniform(-3, 3, (8, 50)).astype("float32") for _ in "yx")
+    weights, total = build(inputs, outputs, cache=False)(y, x)
+    np.testing.assert_allclose(weights, weights_of(y, x, count, chooses), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(total, (x * y).sum(1), rtol=1e-4)

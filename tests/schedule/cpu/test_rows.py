@@ -63,7 +63,18 @@ def column_winners(n, m):
     return [X], te.compute((m,), lambda j: place[j] + 0, name="P")
 
 
+def at_data(rows, count, dtype="float32", reducer=te.sum):
+    """``Y[i] = ⊕_k V[P[i, k]]*X[i, k]``: rows of a sparse matrix times a vector."""
+    V, X = cases.placeholder("V", 40, dtype=dtype), cases.placeholder("X", rows, count, dtype=dtype)
+    P, k = cases.placeholder("P", rows, count, dtype="int32"), cases.axis(count)
+    body = lambda i: reducer(V[P[i, k] % 40] * X[i, k], axis=k)  # noqa: E731
+    return [V, P, X], te.compute((rows,), body, name="Y")
+
+
 ROWS = {
+    "places that are data": at_data(50, 37),
+    "places that are data, float64": at_data(50, 37, "float64"),
+    "maxima at data": at_data(50, 64, reducer=te.max),
     **{f"rows of {k}": summed((70, k), (0,)) for k in (9, 16, 31, 47, 48, 60, 63, 64, 100, 300)},
     "a row for each thread": summed((4, 10_001), (0,)),
     "maxima": summed((65, 130), (0,), te.max),
@@ -147,6 +158,7 @@ def test_functions_of_sums_are_kernels_apart_where_each_would_wait(name):
 
 
 OTHERS = {
+    "few places that are data": at_data(50, 5),
     "short rows of a prime number": summed((10_007, 5), (1,)),
     "more sums than a cache holds": summed((100, 40_000), (1,)),
     "rows in pieces": summed((64, 100, 32), (0, 2)),

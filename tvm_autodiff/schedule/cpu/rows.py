@@ -51,6 +51,7 @@ from ..rewrites.merged_axes import merged_axes
 from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, with_each, writes_to
 from .interleaving import interleaving
+from .loops.components import with_components
 from .loops.parallel import parts_for_threads
 from .loops.result_blocks import blocks_of
 from .loops.row_function import blocks_function, row_function, too_few_rows
@@ -90,7 +91,7 @@ def _interleaved_apart(group: FusionGroup, machine: Machine) -> float:
     whose short axes are interleaved apart.
     """
     cycles = 0.0
-    for member in group.members:
+    for member in with_components(group, machine).members:
         op = member.kernel.root
         if member.across or reduction_of(op) is not None or not inner_axes(member):
             continue
