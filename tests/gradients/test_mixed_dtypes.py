@@ -127,3 +127,18 @@ def test_an_exponent_of_ldexp_that_is_a_float_is_refused() -> None:
     for derivative in (ad.differentiate, lambda z, xs: ad.jvp(z, xs, xs)):
         with pytest.raises(ad.NotDifferentiableError, match=f"z: {message}"):
             derivative(z, [x])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_what_is_added_in_a_wider_dtype_is_rounded_once(dtype: str) -> None:
+    """Each reader of `x` widens it by itself: of 1 and -1 + ε, rounded apart, nothing is left."""
+    x = te.placeholder((4,), dtype, name="x")
+    a, b = (te.placeholder((4,), "float32", name=name) for name in "ab")
+    head = te.placeholder((4,), "float32", name="head")
+    first = te.compute((4,), lambda i: x[i].astype("float32") * a[i], name="first")
+    second = te.compute((4,), lambda i: x[i].astype("float32") * b[i], name="second")
+    y = te.compute((4,), lambda i: first[i] + second[i], name="y")
+    [dx] = ad.differentiate(y, [x], head)
+    arrays = [np.ones(4, "float32"), np.float32([-1, -1 + 2**-12, 1, 2**-12])]
+    [got] = ad.build([a, b, head], [dx], cache=False)(*arrays, np.ones(4, "float32"))
+    np.testing.assert_array_equal(got.astype(float), [0, 2**-12, 2, 1])

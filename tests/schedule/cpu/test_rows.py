@@ -63,11 +63,11 @@ def column_winners(n, m):
     return [X], te.compute((m,), lambda j: place[j] + 0, name="P")
 
 
-def at_data(rows, count, dtype="float32", reducer=te.sum):
+def at_data(rows, count, dtype="float32", reducer=te.sum, function=lambda value: value):
     """``Y[i] = ⊕_k V[P[i, k]]*X[i, k]``: rows of a sparse matrix times a vector."""
     V, X = cases.placeholder("V", 40, dtype=dtype), cases.placeholder("X", rows, count, dtype=dtype)
     P, k = cases.placeholder("P", rows, count, dtype="int32"), cases.axis(count)
-    body = lambda i: reducer(V[P[i, k] % 40] * X[i, k], axis=k)  # noqa: E731
+    body = lambda i: reducer(function(V[P[i, k] % 40]) * X[i, k], axis=k)  # noqa: E731
     return [V, P, X], te.compute((rows,), body, name="Y")
 
 
@@ -158,7 +158,7 @@ def test_functions_of_sums_are_kernels_apart_where_each_would_wait(name):
 
 
 OTHERS = {
-    "few places that are data": at_data(50, 5),
+    "few places that are data": at_data(50, 12),
     "short rows of a prime number": summed((10_007, 5), (1,)),
     "more sums than a cache holds": summed((100, 40_000), (1,)),
     "rows in pieces": summed((64, 100, 32), (0, 2)),
@@ -178,6 +178,14 @@ FEW = {
 def test_few_rows_are_cut_for_threads(name):
     check(FEW[name])
     assert rules_of(FEW[name][1]) == ["rows"]
+
+
+@pytest.mark.parametrize(("count", "rule"), [(32, "rows"), (33, "reduction")])
+def test_functions_at_data(count, rule):
+    """Of 33 functions one would be alone, where vectors along the results have none left."""
+    case = at_data(50, count, function=te.tanh)
+    check(case, tolerance=1e-5)
+    assert rules_of(case[1]) == [rule]
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -39,6 +39,7 @@ from ..fusion.groups import FusionGroup
 from ..fusion.row_kernels import (
     RowKernel,
     contiguous_run,
+    gathered_rows,
     inner_axes,
     lone_rows,
     natural_rows,
@@ -50,8 +51,8 @@ from ..nest.reductions.point_cost import cycles_of_point
 from ..rewrites.merged_axes import merged_axes
 from ..rewrites.sums.split_reduction import split_reduction
 from ..rule import Made, Rest, in_parts, with_each, writes_to
-from .interleaving import interleaving
 from .loops.components import with_components
+from .loops.interleaved import interleaved
 from .loops.parallel import parts_for_threads
 from .loops.result_blocks import blocks_of
 from .loops.row_function import blocks_function, row_function, too_few_rows
@@ -99,7 +100,7 @@ def _interleaved_apart(group: FusionGroup, machine: Machine) -> float:
         short = axis_range(last)[1]
         if not isinstance(short, int) or not 1 < short < lanes:
             continue
-        if isinstance(interleaving(member.kernel, machine), Declined):
+        if isinstance(interleaved(member.kernel, machine), Declined):
             continue
         variables, values = axis_vars(op), [expand_lets(body) for body in bodies(op)]
         narrow, wide = (
@@ -187,7 +188,11 @@ def rows(kernel: Kernel, machine: Machine) -> Made | Declined:
         first = rows(partial, machine)
         if not isinstance(first, Declined):
             return [*writes_to(first, partial), *writes_to([Rest(combined)], kernel)]
-    member = natural_rows(kernel, certain=False) or lone_rows(kernel)
+    member = (
+        natural_rows(kernel, certain=False)
+        or lone_rows(kernel)
+        or gathered_rows(kernel, machine.lanes(*kernel.dtypes))
+    )
     if member is None:
         return Declined("its reads do not run along rows of memory")
     if member.across and _in_registers(kernel, machine):

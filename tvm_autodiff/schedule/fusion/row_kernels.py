@@ -128,6 +128,40 @@ def lone_rows(kernel: Kernel) -> RowKernel | None:
     has a single result.
     """
     op = kernel.root
+    reduction = _split_reduction(kernel)
+    if reduction is None:
+        return None
+    along = contiguous_run(op, reduction.axes) >= 2 * MIN_LANES and not _slides(op, reduction)
+    return RowKernel(kernel, tuple(range(len(op.axis)))) if along else None
+
+
+def gathered_rows(kernel: Kernel, lanes: int) -> RowKernel | None:
+    """``y[i] = Σ_k v[place[i, k]]*x[i, k]``: a reduction of whole vectors of which some reads are
+    at places that are data in the order of memory, if no vectors lie along the results.
+    """
+    op = kernel.root
+    reduction = _split_reduction(kernel)
+    count = 0 if reduction is None else size_of([axis_range(reduction.axes[-1])[1]])
+    if reduction is None or count < lanes:
+        return None
+    if count % lanes and any(map(is_expensive, postorder(list(reduction.sources)))):
+        return None  # what fills no vector would be functions of single numbers
+    if len(op.axis) and unit_strides_inside(op, op.axis[-1].var):
+        return None
+    var = reduction.axes[-1].var
+    reads, variables = stage_reads_within(op, var)
+    own = [node for node in reads if depends_on_any(node, var)]
+    straight = [node for node in own if not contains_load(operands(node))]
+    if not 0 < len(straight) < len(own):
+        return None
+    strides = [stride_of(node, node_id(var), variables) for node in straight]
+    along = all(stride == 1 for stride in strides)
+    return RowKernel(kernel, tuple(range(len(op.axis)))) if along else None
+
+
+def _split_reduction(kernel: Kernel) -> Reduction | None:
+    """The reduction of a kernel if lanes may hold parts of it."""
+    op = kernel.root
     reduction = reduction_of(op)
     if reduction is None or not commutes(reduction.combiner):
         return None
@@ -137,25 +171,7 @@ def lone_rows(kernel: Kernel) -> RowKernel | None:
         return None
     if contains_load([bound for part in kernel.ops for bound in reduction_bounds(part)]):
         return None
-    straight = contiguous_run(op, reduction.axes) >= 2 * MIN_LANES and not _slides(op, reduction)
-    along = straight or _gathers_along(op, reduction)
-    return RowKernel(kernel, tuple(range(len(op.axis)))) if along else None
-
-
-def _gathers_along(op: Operation, reduction: Reduction) -> bool:
-    """``y[i] = Σ_k v[place[i, k]]*x[i, k]``: whether places are data in the order of memory, and no
-    vectors lie along the results.
-    """
-    var = reduction.axes[-1].var
-    if size_of([axis_range(reduction.axes[-1])[1]]) < 2 * MIN_LANES:
-        return False
-    if len(op.axis) and unit_strides_inside(op, op.axis[-1].var):
-        return False
-    reads, variables = stage_reads_within(op, var)
-    own = [node for node in reads if depends_on_any(node, var)]
-    straight = [node for node in own if not contains_load(operands(node))]
-    strides = [stride_of(node, node_id(var), variables) for node in straight]
-    return 0 < len(straight) < len(own) and all(stride == 1 for stride in strides)
+    return reduction
 
 
 def _slides(op: Operation, reduction: Reduction) -> bool:

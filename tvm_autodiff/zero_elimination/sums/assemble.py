@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...expr.build import add, const, sum_of, true
-from ...expr.nodes import Axis, Expr, Tensor, dtype_of, load
+from ...expr.build import add, cast, const, sum_of, true
+from ...expr.dtypes import common_float
+from ...expr.nodes import Axis, Expr, Tensor, dtype_of, is_float, load, op_name, operands
 from ...expr.rewrite import substituter
 from ...expr.sharing.lets import bind_shared
 from ...graph.bounded_stage import bounded_stage
@@ -108,8 +109,25 @@ def assemble(
     for number, term in enumerate(sums):
         stage = _stage(f"{name}_sum{number}", axes, term.source, term.axes)
         plain.append(load(stage, here))
-    body = sum_of(plain) if plain else const(0, dtype)
+    body = sum_of(_rounded_once(plain)) if plain else const(0, dtype)
     return _stage(name, axes, bind_shared(body))
+
+
+def _rounded_once(terms: Sequence[Expr]) -> list[Expr]:
+    """``float16(a) + b + float16(c) → float16(a + c) + b`` for a and c of one wider dtype."""
+    groups: dict[str, list[Expr]] = {}
+    for number, term in enumerate(terms):
+        own, key = dtype_of(term), f"term {number}"
+        if op_name(term) == "cast" and is_float(operands(term)[0]):
+            wide = dtype_of(operands(term)[0])
+            key = wide if common_float(own, wide) == wide != own else key
+        groups.setdefault(key, []).append(term)
+    return [
+        one[0]
+        if len(one) == 1
+        else cast(dtype_of(one[0]), sum_of([operands(term)[0] for term in one]))
+        for one in groups.values()
+    ]
 
 
 def _stage(
