@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from tvm import te
+from tvm import te, tirx
 
 from tests.evaluate import evaluate_graph
 from tests.zero_elimination.graph_values import assert_equal_values
@@ -18,6 +18,7 @@ from tvm_autodiff.errors import InvalidArgumentError
 from tvm_autodiff.expr.build import select
 from tvm_autodiff.expr.nodes import as_expr, dtype_of, tensor_key
 from tvm_autodiff.graph.stage import axis_range, reduction_of, shape_of
+from tvm_autodiff.zero_elimination.passes import reductions
 from tvm_autodiff.zero_elimination.passes.reductions import solve_masks
 
 D = "float64"
@@ -547,3 +548,22 @@ def test_a_band_of_a_symbolic_sum_is_solved():
     y = te.compute((N,), body, name="b")
     [solved] = solve_masks([y])
     assert [extent for _, extent in map(axis_range, reduction_of(solved.op).axes)] == [5]
+
+
+def test_the_cases_of_a_condition_are_sought_as_a_whole(monkeypatch):
+    """Each of the conjunctions in it would be split anew, and the whole has all of their cases."""
+    asked = []
+    of_module = reductions.cases_of
+    monkeypatch.setattr(
+        reductions, "cases_of", lambda *given: asked.append(given) or of_module(*given)
+    )
+    x, k = te.placeholder((9, 9), name="x"), te.reduce_axis((0, 9), "k")
+    pairs = [(0, 1), (1, 3), (2, 5), (3, 2), (4, 7), (5, 6)]
+
+    def body(i):
+        apart = [tirx.Not(tirx.all(i == a, k.var == b)) for a, b in pairs]
+        return te.sum(te.if_then_else(tirx.all(*apart), x[i, k], 0.0), axis=k)
+
+    y = te.compute((9,), body, name="y")
+    solve_masks([y])
+    assert sum(len(conditions) == 1 for conditions, _ in asked) == 1

@@ -181,8 +181,11 @@ def _without_masks(op: Operation) -> list[Tensor]:
     written = reduction.sources[0]
     sparse = with_guarded_reads(written) if is_sum else written
 
+    covered: set[int] = set()  #: parts of conditions, whose cases are among those of the whole
+
     def has_cases(node: Expr) -> bool:
-        if not is_sum or not depends_on(node, summed):
+        covered.update(map(node_id, operands(node)))
+        if not is_sum or node_id(node) in covered or not depends_on(node, summed):
             return False  # only sums are split into cases
         return cases_of([Condition(node, False)], ranges) is not None
 
