@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tvm_ffi
 from tvm import te
+from tvm.ir import prim
 
 import tvm_autodiff as ad
+from tvm_autodiff.codegen.loop_nest import SERIAL, VECTORIZED, Places, counter, function, loop
 from tvm_autodiff.codegen.passes.indices.wrapped_remainders import choose_remainders
-from tvm_autodiff.expr.nodes import op_name
+from tvm_autodiff.expr.nodes import load, op_name
 from tvm_autodiff.expr.rewrite import contains
 
 #: shape of x, and what is read for i, j
@@ -51,3 +54,62 @@ def test_forms(index, stays):
     made = choose_remainders(func, lambda var: (0, 7))
     [place] = made.body.block.body.body.block.body.value.indices
     assert contains(place, lambda node: op_name(node) == "floormod") == stays
+
+
+def nested(kinds):
+    """``for ...: y[...] = x[first % 4]`` in loops of some kinds and extents, outermost first."""
+    loops = [(counter(name, extent), kind, extent) for name, (kind, extent) in kinds.items()]
+    x = te.placeholder((4,), name="x")
+    y = te.placeholder([extent for *_, extent in loops], name="y")
+    places, buffers = Places.of([x, y])
+    first, here = loops[0][0], [var for var, *_ in loops]
+    body = places.write(y, places.read(load(x, [first % 4])), here)
+    for var, kind, extent in reversed(loops):
+        body = loop(var, extent, body, kind)
+    return function(buffers, body)
+
+
+#: loops → whether the remainder of the outermost stays
+LOOPS = {
+    "LLVM may make vectors of it": ({"i": (SERIAL, 16)}, False),
+    "a short loop in it": ({"i": (SERIAL, 16), "k": (SERIAL, 9)}, False),
+    "a long loop in it": ({"i": (SERIAL, 16), "k": (SERIAL, 100)}, True),
+    "vectors in it": ({"i": (SERIAL, 16), "l": (VECTORIZED, 8)}, True),
+    "a vector": ({"l": (VECTORIZED, 16)}, True),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_remainders_of_a_loop(name):
+    kinds, stays = LOOPS[name]
+    made = choose_remainders(nested(kinds), lambda var: (0, 15))
+    found = []
+    tvm_ffi.structural_walk(made.body, (prim.FloorMod, found.append))
+    assert bool(found) == stays
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_maximum_over_windows_of_a_flat_place(dtype):
+    """Its gradient reads at ``i % 4 - p``, which LLVM took for a run of memory."""
+    a, b = te.placeholder((5, 16), dtype, name="a"), te.placeholder((3, 2), dtype, name="b")
+    m, p = te.reduce_axis((0, 3), "m"), te.reduce_axis((0, 2), "p")
+
+    def body(i, j, k):
+        place = (i * 4 + j + m) * 4 + k + p
+        return te.max(a[place // 16, place % 16] * b[m, p], axis=[m, p])
+
+    y = te.compute((5, 2, 3), body, name="y")
+    head = te.placeholder(y.shape, dtype, name="head")
+    [da] = ad.differentiate(y, [a], head)
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(shape).astype(dtype) for shape in ((5, 16), (3, 2), (5, 2, 3))]
+    [got] = ad.build([a, b, head], [da], cache=False)(*values)
+    wanted = np.zeros((5, 16))
+    for i, j, k in np.ndindex(5, 2, 3):
+        terms = {
+            (m, p): values[0].ravel()[(i * 4 + j + m) * 4 + k + p] * values[1][m, p]
+            for m, p in np.ndindex(3, 2)
+        }
+        m, p = max(terms, key=lambda place: terms[place])
+        wanted.ravel()[(i * 4 + j + m) * 4 + k + p] += values[2][i, j, k] * values[1][m, p]
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)

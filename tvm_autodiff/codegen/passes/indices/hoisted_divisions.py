@@ -47,10 +47,7 @@ from ...loop_nest import (
     sequence,
     store,
 )
-
-#: turns of loops, all in all, that LLVM may unroll: by default a body of up to 300 instructions is
-#: unrolled completely, and a turn that divides by a size has at least five
-_SHORT = 64
+from .wrapped_remainders import SHORT
 
 _BINDINGS = (tirx.Bind, prim.Let)
 _DIVISIONS = (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)
@@ -142,7 +139,7 @@ class _Inside:
         tvm_ffi.structural_walk(node.body, binding)
 
     def _loop(self, one: Any) -> None:
-        if one.kind == SERIAL and const_value(one.min) is not None and 0 < _extent(one) <= _SHORT:
+        if one.kind == SERIAL and const_value(one.min) is not None and 0 < _extent(one) <= SHORT:
             self._short[node_id(one.loop_var)] = one
         else:
             self._others.add(node_id(one.loop_var))
@@ -153,7 +150,7 @@ class _Inside:
         if any(op_name(part) not in _ARITHMETIC or node_id(part) in self._others for part in parts):
             return None
         loops = [self._short[node_id(part)] for part in parts if node_id(part) in self._short]
-        return loops if prod(map(_extent, loops)) <= _SHORT else None
+        return loops if prod(map(_extent, loops)) <= SHORT else None
 
 
 def _extent(one: Any) -> int:

@@ -2,7 +2,8 @@
 
 LLVM takes ``x[(i + 15) & 15]`` of a loop over 16 elements for a run of memory from x[15] on: it
 assumes that the remainder does not wrap and drops the check of that. It does not look through a
-choice or a division by multiplication.
+choice or a division by multiplication. The remainder of the variable of a loop that LLVM makes no
+vectors of stays as it is: schedules split such loops there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from ....expr.nodes import Expr, Var, binary, const_value, dtype_of, node_id, op
 from ....expr.rewrite import contains, rewrite
 from ...functions import with_body
 
+#: turns of loops that LLVM may unroll: by default a body of up to 300 instructions is unrolled
+#: completely, and a turn with a division has at least five
+SHORT = 64
+
+_VECTORS = tirx.ForKind.VECTORIZED
 _SHIFT = 32  #: bits of the fraction that a division is multiplied by
 
 
@@ -35,9 +41,12 @@ def choose_remainders(func: Any, variable: Callable[[Var], Interval]) -> Any:
         The interval of a variable of the function.
     """
     bounds = Intervals(variable)
+    plain = _plain_variables(func)
 
     def choice(node: Expr) -> Expr | None:
         if not _by_power_of_two(node):
+            return None
+        if op_name(operands(node)[0]) == "var" and node_id(operands(node)[0]) not in plain:
             return None
         numerator, divisor = operands(node)
         d = int(const_value(divisor) or 1)
@@ -70,13 +79,31 @@ def choose_remainders(func: Any, variable: Callable[[Var], Interval]) -> Any:
     return with_body(func, body)
 
 
+def _plain_variables(func: Any) -> set[int]:
+    """The variables of loops of which LLVM may make vectors: no loop in them has vectors, or is
+    too long to be unrolled.
+    """
+    loops: list[Any] = []
+    tvm_ffi.structural_walk(func.body, (tirx.For, loops.append))
+    found: set[int] = set()
+    for one in loops:
+        inside: list[Any] = []
+        tvm_ffi.structural_walk(one.body, (tirx.For, inside.append))
+        if one.kind != _VECTORS and all(map(_is_unrolled, inside)):
+            found.add(node_id(one.loop_var))
+    return found
+
+
+def _is_unrolled(loop: Any) -> bool:
+    """Whether LLVM may unroll a loop completely."""
+    extent = const_value(loop.extent)
+    return loop.kind != _VECTORS and extent is not None and extent <= SHORT
+
+
 def _by_power_of_two(node: Expr) -> bool:
     if op_name(node) != "floormod" or not is_index(node) or "x" in dtype_of(node):
         return False
-    numerator, divisor = operands(node)
-    if op_name(numerator) == "var":  # of a panel or a group: TVM splits the loop there
-        return False
-    d = const_value(divisor)
+    d = const_value(operands(node)[1])
     return isinstance(d, int) and d > 1 and d & (d - 1) == 0
 
 
