@@ -113,3 +113,21 @@ def test_a_maximum_over_windows_of_a_flat_place(dtype):
         m, p = max(terms, key=lambda place: terms[place])
         wanted.ravel()[(i * 4 + j + m) * 4 + k + p] += values[2][i, j, k] * values[1][m, p]
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
+
+
+def test_a_stride_with_a_remainder():
+    """LLVM read ``w[2*i - i % 4]`` as every second row, beside a choice that is never taken."""
+    x, w = (te.placeholder((3, 80, 2), name=name) for name in "xw")
+    b = te.reduce_axis((0, 3), "b")
+
+    def body(i):
+        place, never = i * 2 - i % 4, 7 - (i * 6 + i % 4 + 3) % 8 < 4
+        other = te.if_then_else(never, place + 4, place) + 4
+        return te.sum(w[b, place + 4, 1] * x[b, other, 1], axis=b)
+
+    y = te.compute((32,), body, name="y")
+    rng, i = np.random.default_rng(0), np.arange(32)
+    values = [rng.integers(-9, 9, (3, 80, 2)).astype("float32") for _ in "xw"]
+    place = i * 2 - i % 4 + 4
+    wanted = (values[0][:, place, 1] * values[1][:, place, 1]).sum(0)
+    np.testing.assert_array_equal(ad.build([x, w], [y], cache=False)(*values)[0], wanted)
