@@ -72,8 +72,8 @@ def nested(kinds):
 #: loops → whether the remainder of the outermost stays
 LOOPS = {
     "LLVM may make vectors of it": ({"i": (SERIAL, 16)}, False),
-    "a short loop in it": ({"i": (SERIAL, 16), "k": (SERIAL, 9)}, False),
-    "a long loop in it": ({"i": (SERIAL, 16), "k": (SERIAL, 100)}, True),
+    "a short loop in it": ({"i": (SERIAL, 16), "k": (SERIAL, 99)}, False),
+    "a long loop in it": ({"i": (SERIAL, 16), "k": (SERIAL, 999)}, True),
     "vectors in it": ({"i": (SERIAL, 16), "l": (VECTORIZED, 8)}, True),
     "a vector": ({"l": (VECTORIZED, 16)}, True),
 }

@@ -47,7 +47,10 @@ from ...loop_nest import (
     sequence,
     store,
 )
-from .wrapped_remainders import SHORT
+
+#: turns of loops, all in all, that LLVM may unroll: by default a body of up to 300 instructions is
+#: unrolled completely, and a turn that divides by a size has at least five
+_SHORT = 64
 
 _BINDINGS = (tirx.Bind, prim.Let)
 _DIVISIONS = (prim.FloorDiv, prim.FloorMod, prim.Div, prim.Mod)
@@ -139,7 +142,7 @@ class _Inside:
         tvm_ffi.structural_walk(node.body, binding)
 
     def _loop(self, one: Any) -> None:
-        if one.kind == SERIAL and const_value(one.min) is not None and 0 < _extent(one) <= SHORT:
+        if one.kind == SERIAL and const_value(one.min) is not None and 0 < _extent(one) <= _SHORT:
             self._short[node_id(one.loop_var)] = one
         else:
             self._others.add(node_id(one.loop_var))
@@ -150,7 +153,7 @@ class _Inside:
         if any(op_name(part) not in _ARITHMETIC or node_id(part) in self._others for part in parts):
             return None
         loops = [self._short[node_id(part)] for part in parts if node_id(part) in self._short]
-        return loops if prod(map(_extent, loops)) <= SHORT else None
+        return loops if prod(map(_extent, loops)) <= _SHORT else None
 
 
 def _extent(one: Any) -> int:

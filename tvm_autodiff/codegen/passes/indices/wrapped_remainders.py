@@ -20,10 +20,9 @@ from ....expr.nodes import Expr, Var, binary, const_value, dtype_of, node_id, op
 from ....expr.rewrite import contains, rewrite
 from ...functions import with_body
 
-#: turns of loops that LLVM may unroll: by default a body of up to 300 instructions is unrolled
-#: completely, and a turn with a division has at least five
-SHORT = 64
-
+#: turns of a loop that LLVM may unroll: by default a body of up to 300 instructions is unrolled
+#: completely
+_UNROLLED = 300
 _VECTORS = tirx.ForKind.VECTORIZED
 _SHIFT = 32  #: bits of the fraction that a division is multiplied by
 
@@ -97,7 +96,7 @@ def _plain_variables(func: Any) -> set[int]:
 def _is_unrolled(loop: Any) -> bool:
     """Whether LLVM may unroll a loop completely."""
     extent = const_value(loop.extent)
-    return loop.kind != _VECTORS and extent is not None and extent <= SHORT
+    return loop.kind != _VECTORS and extent is not None and extent <= _UNROLLED
 
 
 def _by_power_of_two(node: Expr) -> bool:
